@@ -24,7 +24,7 @@ def app(store: Store) -> Onward:
 
 
 async def test_a_registered_function_is_an_effect(app: Onward) -> None:
-    """Async functions and others; a dict, a text, a Result or nothing."""
+    """Async functions and others; a dict, a text, a Result or nothing. P21, D23, D46."""
 
     @app.handler("greet")
     async def greet(step: StepContext) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def test_a_reason_that_no_run_could_be_resumed_from_is_refused() -> None:
 
 
 async def test_graceful_pause(world: World) -> None:
-    """S3-6: a signal during a step: the step finishes, its checkpoint is saved, the run is paused."""
+    """S3-6: a signal during a step: the step finishes, its checkpoint is saved, the run is paused. K16."""
     stop = StopSwitch()
     process = await world.process({"b": [pressing_ctrl_c(stop, Result.success(found="it"))]})
     run = await process.start(line("a", "b", "c"), stop=stop)
@@ -202,7 +202,7 @@ async def test_another_process_can_ask_for_a_pause_during_a_long_step(world: Wor
 
 
 async def test_another_process_can_end_a_long_step_now(world: World) -> None:
-    """K15, O14. The heartbeat tells a holder inside a long step that the log has grown."""
+    """K15, O14. The heartbeat tells a holder inside a long step that the log has grown. H4."""
     door = Doorway()
     process, other = await world.process({"b": [door]}), await world.process()
     driving = asyncio.create_task(process.start(line("a", "b", "c")))
@@ -249,6 +249,7 @@ async def test_a_cancel_ends_the_step_and_closes_everything_in_one_append(world:
 
 
 async def test_a_cancel_beats_a_pause_that_was_asked_before(world: World) -> None:
+    """H10."""
     door = Doorway()
     process, other = await world.process({"b": [door]}), await world.process()
     driving = asyncio.create_task(process.start(line("a", "b", "c")))
@@ -259,7 +260,7 @@ async def test_a_cancel_beats_a_pause_that_was_asked_before(world: World) -> Non
 
 
 async def test_a_step_that_fails_while_a_pause_is_asked_stops_as_paused(world: World) -> None:
-    """Every stop honours a pending pause; the failed step is tried again on resume."""
+    """Every stop honours a pending pause; the failed step is tried again on resume. H10."""
     door = Doorway(Result.fail("no", retryable=False))
     process, other = await world.process({"a": [door, Result.success()]}), await world.process()
     driving = asyncio.create_task(process.start(line("a")))
@@ -272,6 +273,7 @@ async def test_a_step_that_fails_while_a_pause_is_asked_stops_as_paused(world: W
 
 
 async def test_asking_again_for_a_pause_changes_nothing(world: World) -> None:
+    """H3."""
     door = Doorway()
     process, other = await world.process({"a": [door]}), await world.process()
     driving = asyncio.create_task(process.start(line("a", "b")))
@@ -306,7 +308,7 @@ async def test_a_queued_run_is_paused_at_once(world: World) -> None:
 
 
 async def test_a_run_whose_owner_died_is_paused_at_once_by_a_claim(world: World) -> None:
-    """The stop of a dead owner's run is itself a claim, so the owner is fenced if it only slept."""
+    """The stop of a dead owner's run is itself a claim, so the owner is fenced if it only slept. H19."""
     door = Doorway()
     process, other = await world.process({"a": [door]}), await world.process()
     driving = asyncio.create_task(process.start(line("a")))
@@ -322,7 +324,7 @@ async def test_a_run_whose_owner_died_is_paused_at_once_by_a_claim(world: World)
 async def test_a_run_whose_owner_died_is_cancelled_at_once_and_left_without_open_attempts(
     world: World,
 ) -> None:
-    """A final status closes open attempts in the same append."""
+    """A final status closes open attempts in the same append. H11."""
     door = Doorway()
     process, other = await world.process({"a": [door]}), await world.process()
     driving = asyncio.create_task(process.start(line("a")))

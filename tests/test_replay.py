@@ -96,7 +96,7 @@ async def test_fork_shares_history_and_continues_its_chain(world: World) -> None
 
 
 async def test_fork_from_checkpoint_stores_only_what_is_its_own(world: World) -> None:
-    """What a fork costs does not depend on how long the log behind it is."""
+    """What a fork costs does not depend on how long the log behind it is. K18."""
     process = await finished(world)
     forked = (await process.engine.fork("run", Fork(await at(process, "c")))).run
     own = [record for record in await process.log(forked.id) if record.run_id == forked.id]
@@ -114,6 +114,7 @@ async def test_a_fork_has_an_id_and_a_display_id_of_its_own(world: World) -> Non
 
 
 async def test_a_fork_shows_where_it_came_from(world: World) -> None:
+    """K18."""
     process = await finished(world)
     seq = await at(process, "b")
     forked = (await process.engine.fork("run", Fork(seq))).run

@@ -56,7 +56,7 @@ def _result(script: dict[str, list[Act]] | None, node: str) -> Result | None:
 
 
 async def test_resume_from_checkpoint(world: World) -> None:
-    """S3-2: three nodes, stopped after the second: the third executes and the pipeline completes."""
+    """S3-2: three nodes, stopped after the second: the third executes and the pipeline completes. D51."""
     await paused_after(world, "b", line("a", "b", "c"))
     assert world.ledger.steps == ["a#1", "b#1"]
     again = await world.process()
@@ -68,6 +68,7 @@ async def test_resume_from_checkpoint(world: World) -> None:
 
 
 async def test_resume_from_checkpoint_after_a_crash(world: World) -> None:
+    """H14."""
     first = await world.process()
     first.store.fail(Fault.DIE_BEFORE, within=3)  # create; a finished and b started; b finished: lost
     try:
@@ -103,6 +104,7 @@ async def test_a_checkpoint_has_every_field_that_resuming_needs(world: World) ->
 
 
 async def test_context_restored_on_resume(world: World) -> None:
+    """D51."""
     told = {"text": "né", "number": 7, "share": 0.5, "flag": True, "nothing": None, "list": [1, {"deep": []}]}
     seen: list[dict[str, object]] = []
 
@@ -142,7 +144,7 @@ async def paused_again(world: World, node: str) -> None:
 
 
 async def test_retry_counters_preserved(world: World) -> None:
-    """One of two retries was used before the pause, so only one is left after the resume."""
+    """One of two retries was used before the pause, so only one is left after the resume. O1."""
     stop = StopSwitch()
     process = await world.process({"b": [asks_to_stop(stop, Result.retry("not yet"))]})
     source = line("a", "b", b="max_retries=2")
@@ -237,6 +239,7 @@ async def test_goal_gates_after_resume_stay_passed(world: World) -> None:
 
 
 async def test_a_run_that_crashed_in_its_first_step_can_be_resumed(world: World) -> None:
+    """O4."""
     first = await world.process({"a": [Died("here")]})
     try:
         await first.start(line("a"))

@@ -33,7 +33,7 @@ async def said(process: Process) -> list[tuple[str, int, str, str]]:
 async def test_an_answer_is_a_message_of_its_run_that_is_whole_when_the_call_is_answered(
     world: World,
 ) -> None:
-    """S2-9, S2-13: the message exists from the start of the call, and is complete with its answer."""
+    """S2-9, S2-13: the message exists from the start of the call, and is complete with its answer. I34."""
     text = "A long answer. " * 300
     process = await at(world, model(default=text))
     assert (await process.start(line("a"))).status is RunStatus.COMPLETED

@@ -64,7 +64,7 @@ async def test_a_failure_of_the_provider_keeps_the_answers_so_far(world: World) 
 
 
 async def test_an_agent_that_says_fail_asks_anew_under_a_new_key(world: World) -> None:
-    """It is another question: a provider that knows the old key must not give its old answer again."""
+    """It is another question: a provider that knows the old key must not give its old answer again. I30."""
     scripted = model(Rule(nth=1, reply=Reply(text="No.\nOUTCOME: fail")), default="Yes.")
     process = await at(world, scripted)
     assert (await process.start(line("a", a="max_retries=1"))).status is RunStatus.COMPLETED

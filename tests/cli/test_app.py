@@ -21,6 +21,7 @@ SHOUT = "digraph g { start [shape=Mdiamond]; exit [shape=Msquare]; a [type=shout
 
 
 def test_the_handlers_of_an_app_serve_a_run(shell: Shell) -> None:
+    """P21."""
     shell.write("mine.py", APP)
     shell.write("shout.dot", SHOUT)
     done = shell.inside("run", "shout.dot", "--run-id", "loud", "--set", "text=hello", "--app", "mine:app")

@@ -36,6 +36,7 @@ def stuck(shell: Shell, condition: str = "context.flag=on") -> None:
 
 
 def test_a_run_without_a_way_on_fails_with_what_every_edge_needs(shell: Shell) -> None:
+    """I38."""
     stuck(shell)
     done = shell.inside("run", "stuck.dot", "--run-id", "work")
     assert done.code == 1

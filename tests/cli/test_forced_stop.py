@@ -104,7 +104,7 @@ def signal_twice(running: Started) -> None:
 
 
 def test_the_second_signal_ends_a_foreground_run_and_it_can_be_resumed_at_once(shell: Shell) -> None:
-    """All of them side by side, since each is given some seconds to react."""
+    """All of them side by side, since each is given some seconds to react. I17."""
     running = {kind: shell.start("run", f"{kind}.dot", "--run-id", kind) for kind in KINDS}
     for kind, process in running.items():
         arrived(shell, kind)
@@ -118,6 +118,7 @@ def test_the_second_signal_ends_a_foreground_run_and_it_can_be_resumed_at_once(s
 
 
 def test_the_second_signal_ends_a_worker_and_another_continues_its_runs(shell: Shell) -> None:
+    """I17."""
     kinds = ["computes", "swallows", "thread"]
     for kind in kinds:
         assert shell.inside("submit", f"{kind}.dot", "--run-id", kind).code == 0
@@ -133,6 +134,7 @@ def test_the_second_signal_ends_a_worker_and_another_continues_its_runs(shell: S
 
 
 def test_a_blocked_process_ends_after_its_grace_time_or_at_once_by_a_third_signal(shell: Shell) -> None:
+    """I17."""
     shell.environment["ONWARD_GRACE"] = "1"
     once = shell.start("run", "sleeps.dot", "--run-id", "once")
     shell.environment["ONWARD_GRACE"] = "3600"
@@ -148,7 +150,7 @@ def test_a_blocked_process_ends_after_its_grace_time_or_at_once_by_a_third_signa
 
 
 def test_native_code_that_lets_no_thread_run_does_not_keep_the_process_alive(shell: Shell) -> None:
-    """Nothing of ours can run, so nothing of ours can choose the exit code."""
+    """Nothing of ours can run, so nothing of ours can choose the exit code. I17."""
     shell.write("mine.py", APP + HOLDS)
     shell.write("holds.dot", WORK.format(kind="holds"))
     running = shell.start("run", "holds.dot", "--run-id", "holds")

@@ -27,6 +27,7 @@ def test_a_pipe_leaves_the_gate_open_and_says_how_to_answer(shell: Shell) -> Non
 
 
 def test_auto_takes_the_choice_that_approves_and_says_which_where_none_does(shell: Shell) -> None:
+    """D55."""
     no_first = GATE.replace(
         """ask -> again [label="[Y] Yes"]
   ask -> drop [label="[N] No"]""",
@@ -52,6 +53,7 @@ def test_auto_takes_the_default_choice_before_the_first(shell: Shell) -> None:
 
 
 def test_a_person_at_a_terminal_is_asked_until_the_answer_is_a_choice(shell: Shell) -> None:
+    """D56."""
     shell.write("gate.dot", GATE)
     terminal = shell.terminal("run", "gate.dot", "--run-id", "gate")
     terminal.wait_for(r"your answer \(Y/N\): ")
@@ -158,6 +160,7 @@ def test_a_run_that_asks_nothing_cannot_be_answered(shell: Shell) -> None:
 
 
 def test_an_interviewer_of_the_app_answers(shell: Shell) -> None:
+    """D57."""
     shell.write(
         "office.py",
         "from onward import Onward\napp = Onward()\n@app.interviewer('boss')\n"

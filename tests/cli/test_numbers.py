@@ -81,6 +81,7 @@ def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
 
 
 def test_every_flag_that_takes_a_number_has_bounds() -> None:
+    """I36."""
     assert len(FLAGS) >= 12
     assert {name for name, _ in FLAGS} == REST.keys()
     for flag, argument in arguments().items():
@@ -103,6 +104,7 @@ def test_an_odd_number_is_refused_in_a_sentence(shell: Shell, command: str, flag
 
 
 def test_a_number_that_is_accepted_is_one_that_the_database_can_hold(filled: Shell) -> None:
+    """I37."""
     for (command, flag), argument in arguments().items():
         reading = argument.parameter.converter
         assert isinstance(reading, Reading)
@@ -115,6 +117,7 @@ def test_a_number_that_is_accepted_is_one_that_the_database_can_hold(filled: She
 
 @pytest.mark.parametrize("value", ["1e999", "nan", "-1", "0", "100000000000000000000", "soon", "9" * 5_000])
 def test_an_odd_grace_time_is_a_sentence_wherever_it_is_written(shell: Shell, value: str) -> None:
+    """I36."""
     shell.write("line.dot", pipeline(("a", "true")))
     shell.write("onward.toml", f"grace = {json.dumps(value)}\n")
     for _ in ("in the file", "in the environment"):
@@ -154,6 +157,7 @@ def with_attributes(**written: str) -> str:
 
 
 def test_an_odd_number_in_a_pipeline_is_a_diagnostic(tmp_path: Path) -> None:
+    """I36."""
     path = tmp_path / "line.dot"
     for owner, key, _ in attributes():
         for text in NEVER:

@@ -173,6 +173,7 @@ def test_ctrl_c_typed_in_a_terminal_reaches_the_run_and_not_its_commands(shell: 
 
 
 def test_ctrl_c_typed_twice_stops_now(shell: Shell) -> None:
+    """O14."""
     latch = shell.latch("latch")
     shell.write("work.dot", pipeline(("a", latch.command)))
     terminal = shell.terminal("run", "work.dot", "--run-id", "work")

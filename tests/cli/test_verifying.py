@@ -28,6 +28,7 @@ def put_back(shell: Shell, copy: Path) -> None:
 
 
 def test_a_log_that_ends_before_what_was_acknowledged_is_a_problem(shell: Shell) -> None:
+    """I2."""
     put_back(shell, finished_with_a_copy_of_an_earlier_database(shell))
     done = shell.inside("verify", "line", "--json")
     assert (done.code, done.json["problems"]) == (1, 1)
@@ -37,6 +38,7 @@ def test_a_log_that_ends_before_what_was_acknowledged_is_a_problem(shell: Shell)
 
 
 def test_a_log_that_has_more_than_its_directory_is_sound(shell: Shell) -> None:
+    """I2."""
     shell.write("line.dot", pipeline(("a", "true"), ("b", "test -e there")))
     assert shell.inside("run", "line.dot", "--run-id", "line").code == 1
     shell.write("there", "")
@@ -45,6 +47,7 @@ def test_a_log_that_has_more_than_its_directory_is_sound(shell: Shell) -> None:
 
 
 def test_the_directory_of_an_earlier_run_of_the_same_id_says_nothing(shell: Shell) -> None:
+    """I2."""
     shell.write("long.dot", pipeline(("a", "true"), ("b", "true")))
     shell.write("short.dot", pipeline(("a", "true")))
     assert shell.inside("run", "long.dot", "--run-id", "one").code == 0

@@ -166,7 +166,10 @@ async def look_back(world: World, run_id: str) -> set[str]:
 
 @pytest.mark.parametrize("fault", DEATHS)
 async def test_a_death_at_any_call_changes_nothing_in_the_end(world: World, fault: Fault) -> None:
-    """K1, K2: memory and SQLite at every call; PostgreSQL, whose round trips take time, at every third."""
+    """K1, K2: memory and SQLite at every call; PostgreSQL, whose round trips take time, at every third.
+
+    P22.
+    """
     calm, calls = await undisturbed(world)
     points = range(1, len(calls) + 1, 3 if world.kind == "postgres" else 1)
     repeats: Counter[int] = Counter()
@@ -192,7 +195,7 @@ async def test_several_deaths_in_a_row_change_nothing_in_the_end(world: World) -
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.REFUSE])
 async def test_an_ambiguous_commit_is_resolved_by_asking_again(world: World, fault: Fault) -> None:
-    """I15, O16: a write that happened and was reported as failed, or did not happen, goes unnoticed."""
+    """I15, O16: a write that happened and was reported as failed, or did not happen, goes unnoticed. H1."""
     calm, calls = await undisturbed(world)
     writes = [call for call in calls if call in WRITES]
     for at in range(1, len(writes) + 1):
@@ -211,7 +214,7 @@ async def test_an_ambiguous_commit_is_resolved_by_asking_again(world: World, fau
 async def test_a_long_outage_ends_the_life_and_the_same_process_goes_on_after_it(
     world: World, fault: Fault
 ) -> None:
-    """O16: the store comes back; nobody has to end the process that owns the run for it to go on."""
+    """O16: the store comes back; nobody has to end the process that owns the run for it to go on. H18."""
     calm, calls = await undisturbed(world)
     for at in range(2, len(calls) + 1, 3 if world.kind == "postgres" else 1):
         process, run_id = await world.process(SCRIPT, wrap=counting), f"run-{at}"

@@ -18,7 +18,7 @@ KILLS = 15  # `make crash` makes 500
 def test_a_run_killed_at_random_moments_ends_like_one_that_nobody_disturbed(
     database: str, request: pytest.FixtureRequest, count: Counted
 ) -> None:
-    """O21, K1, K2: the same result and path, no finished step performed again, no gap, verify clean."""
+    """O21, K1, K2: the same result and path, no finished step performed again, no gap, verify clean. P17."""
     seed = random.randrange(1_000_000)
     db = request.getfixturevalue("postgres_url") if database == "postgres" else ""
     tally = campaign(db, kills=KILLS, seed=seed)

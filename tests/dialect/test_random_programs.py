@@ -190,7 +190,10 @@ def run(scene: Callable[[World], Awaitable[None]], at: AbstractAsyncContextManag
 @example(REENTERED)
 @examples(60)
 def test_a_program_comes_to_what_the_model_says(program: Block) -> None:
-    """P7 to P16, P20, D28 to D34, D43, D44: path and context of every line, attempts, results, the end."""
+    """P7 to P16, P20, D28 to D34, D43, D44: path and context of every line, attempts, results, the end.
+
+    I38, O18, D26.
+    """
     calmly(program)
 
 

@@ -34,7 +34,7 @@ GOAL = pipeline(
 
 
 async def test_a_goal_in_a_branch_is_met_when_its_branch_meets_it_the_next_time(world: World) -> None:
-    """D28, D31: the last outcome of a node counts, whichever fan-out its branch belonged to."""
+    """D28, D31: the last outcome of a node counts, whichever fan-out its branch belonged to. K9."""
 
     async def better(step: StepContext) -> Result:
         return BROKEN if step.step.startswith("fan#1") else Result.success()

@@ -127,6 +127,7 @@ async def test_values_of_every_json_type_large_ones_and_bytes_come_back(world: W
 
 
 async def test_a_call_that_raises_is_made_again_when_its_step_is(world: World) -> None:
+    """I30."""
     outside = Outside()
 
     async def fails_once() -> str:
@@ -166,7 +167,7 @@ async def test_retries_of_a_call_are_made_inside_the_attempt(world: World) -> No
 
 
 async def test_a_handler_that_says_fail_begins_a_new_generation_but_never_charges_twice(world: World) -> None:
-    """Design §11: answers are forgotten when the handler itself fails; a finished effect is not."""
+    """Design §11: answers are forgotten when the handler itself fails; a finished effect is not. I30."""
     outside = Outside()
 
     async def work(step: StepContext) -> Result | dict[str, Any]:
@@ -260,6 +261,7 @@ async def test_an_answer_for_a_call_that_is_not_in_doubt_is_refused(world: World
 async def test_an_answered_call_that_must_not_be_repeated_is_repeated_only_if_a_person_names_it(
     world: World,
 ) -> None:
+    """I30."""
     outside = Outside()
 
     async def work(step: StepContext) -> Any:
@@ -449,6 +451,7 @@ async def _dying(deaths: list[Died]) -> str:
 
 
 async def test_a_handler_that_returns_with_a_call_open_loses_it(world: World) -> None:
+    """I33."""
     gate = asyncio.Event()
     tasks: list[asyncio.Task[Any]] = []
 

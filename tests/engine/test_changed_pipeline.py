@@ -143,7 +143,7 @@ async def test_a_change_that_does_not_parse_changes_nothing(world: World, file: 
 async def test_a_pipeline_that_changed_between_check_and_claim_is_checked_again(
     world: World, file: Path
 ) -> None:
-    """The checks hold for the run that is claimed, not for the one that was looked at."""
+    """The checks hold for the run that is claimed, not for the one that was looked at. H13."""
     process = await paused_after_a(world, file)
 
     class AcceptedMeanwhile(Around[RunLog]):

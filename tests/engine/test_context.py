@@ -111,7 +111,7 @@ async def test_what_would_not_come_back_is_refused_when_it_is_set(world: World, 
 
 
 async def test_nobody_shares_a_value_with_a_step(world: World) -> None:
-    """O19: what a handler was shown, or handed over, can be changed later without changing the run."""
+    """O19: what a handler was shown, or handed over, can be changed later without changing the run. D48."""
     shared: dict[str, Any] = {"items": [1, 2]}
 
     async def hand_over(step: StepContext) -> Result:
@@ -160,6 +160,7 @@ async def test_a_value_that_is_handed_over_again_unchanged_is_not_stored_again(w
 
 
 async def test_the_engines_own_keys_are_there_for_every_handler(world: World) -> None:
+    """D47."""
     seen: list[dict[str, Any]] = []
 
     async def look(step: StepContext) -> Result:
@@ -219,6 +220,7 @@ async def test_the_node_at_work_and_its_retries_are_seen_and_stored_nowhere(worl
 
 @pytest.mark.parametrize("key", ["graph.goal", "internal.x", "current_node", "outcome", "preferred_label"])
 async def test_a_handler_that_sets_the_engines_keys_fails_and_is_told(world: World, key: str) -> None:
+    """D48."""
     process = await world.process({"a": [Result(context_updates={"fine": 1, key: "x"})]})
     run = await process.start(line("a", a="max_retries=3"))
     assert (run.status, "fine" in run.context) == (RunStatus.FAILED, False)

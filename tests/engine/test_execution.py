@@ -43,7 +43,7 @@ async def test_a_step_and_the_start_of_the_next_are_one_append(world: World) -> 
 
 
 async def test_a_crash_inside_a_step_repeats_only_that_step_and_keeps_its_number(world: World) -> None:
-    """K2: a crash keeps the attempt's number and spends none of `max_retries`."""
+    """K2: a crash keeps the attempt's number and spends none of `max_retries`. H15."""
     await crashed(world, line("a", "b", "c", b="max_retries=1"), at="b")
     process = await world.process({"b": [Result.retry("once"), Result.success()]})
     assert (await process.resume()).status is RunStatus.COMPLETED
@@ -131,7 +131,7 @@ async def test_a_stop_names_the_step_and_the_reason(world: World) -> None:
 
 
 async def test_a_holder_that_finds_the_log_grown_plans_again(world: World) -> None:
-    """Never appends blindly: the pause that came first is honoured by the very next append."""
+    """Never appends blindly: the pause that came first is honoured by the very next append. H2."""
     other = await world.process()
 
     class Overtaken(Around[RunLog]):

@@ -69,7 +69,7 @@ ASKING = """digraph asking {
 
 
 async def test_a_process_that_answers_its_own_question_has_its_sessions_still(world: World) -> None:
-    """R6: only what is really gone is made up for."""
+    """R6: only what is really gone is made up for. K12."""
     process = await world.process()
     assert (await process.start(ASKING)).status is RunStatus.WAITING
     await process.engine.answer("run", "b", by="pat")

@@ -116,6 +116,7 @@ async def test_files_made_from_the_log_are_those_that_were_left(
 async def test_the_run_has_a_manifest_and_a_checkpoint_by_the_names_of_the_dialect(
     app: Onward, run_dir: Path
 ) -> None:
+    """D50."""
     run = await run_of(app, tool("echo hello").replace("digraph line {", 'digraph line { goal="g";'))
     manifest, checkpoint = read(run_dir / "manifest.json"), read(run_dir / "checkpoint.json")
     assert {key: manifest[key] for key in ("name", "goal", "run_id")} == {
@@ -174,6 +175,8 @@ async def test_function_and_simulated_steps_touch_no_disk(app: Onward, run_dir: 
 
 
 async def test_d40_an_agent_that_is_a_function_leaves_prompt_and_response(app: Onward, run_dir: Path) -> None:
+    """D40."""
+
     @app.handler("codergen")
     async def agent(step: StepContext) -> str | None:
         return "an answer " * 100 if step.node.id == "a" else None
@@ -190,6 +193,8 @@ async def test_d40_an_agent_that_is_a_function_leaves_prompt_and_response(app: O
 
 
 async def test_d24_every_step_with_an_effect_has_its_status(app: Onward, run_dir: Path) -> None:
+    """D24."""
+
     @app.handler("codergen")
     async def agent(step: StepContext) -> Result:
         step.log("a line")
@@ -214,6 +219,8 @@ async def test_d24_every_step_with_an_effect_has_its_status(app: Onward, run_dir
 
 
 async def test_d52_nothing_is_overwritten_by_another_visit_or_attempt(tmp_path: Path, world: World) -> None:
+    """D52."""
+
     async def answer(step: StepContext) -> Result:
         label = "again" if step.step == "a#1" else "on"
         return Result(response=f"{step.step} {step.attempt}", preferred_label=label)
@@ -459,7 +466,7 @@ async def test_a_step_cannot_prepare_the_next_attempts_directory(app: Onward, ru
 async def test_k23_a_link_that_a_step_puts_in_the_way_leads_nowhere(
     tmp_path: Path, world: World, later: str
 ) -> None:
-    """The run goes on without files, says so once, and nothing is written through the link."""
+    """The run goes on without files, says so once, and nothing is written through the link. K23."""
     elsewhere, warnings = tmp_path / "elsewhere", list[str]()
     elsewhere.mkdir()
     runs = tmp_path / "runs"

@@ -70,7 +70,7 @@ async def test_a_question_is_answered_once(world: World) -> None:
 
 
 async def test_of_rival_answers_the_first_wins(world: World) -> None:
-    """K13: decided inside the database, so that the loser is told truthfully."""
+    """K13: decided inside the database, so that the loser is told truthfully. H3."""
     processes = [await world.process() for _ in range(4)]
     await processes[0].start(GATED)
     answers = await asyncio.gather(
@@ -88,7 +88,7 @@ async def test_of_rival_answers_the_first_wins(world: World) -> None:
 
 
 async def test_an_answer_and_the_claim_are_one_append(world: World) -> None:
-    """A foreground answer goes on in the same transaction: nobody can come between."""
+    """A foreground answer goes on in the same transaction: nobody can come between. H7."""
     process = await world.process()
     await process.start(GATED)
     before = (await process.load()).position.seq
@@ -98,7 +98,7 @@ async def test_an_answer_and_the_claim_are_one_append(world: World) -> None:
 
 
 async def test_an_answer_alone_makes_the_run_claimable(world: World) -> None:
-    """Only a claim makes a run running: the decision queues it, with its wake time."""
+    """Only a claim makes a run running: the decision queues it, with its wake time. H6."""
     process = await world.process()
     await process.start(GATED)
     decided = (await process.engine.answer("run", "yes", by="ann", run=False)).run
@@ -160,7 +160,7 @@ async def test_a_question_nobody_asked_cannot_be_answered(world: World) -> None:
 
 
 async def test_a_final_status_withdraws_what_is_still_asked(world: World) -> None:
-    """In the same append, so that no answer can come to a run that has ended."""
+    """In the same append, so that no answer can come to a run that has ended. H11."""
     process = await world.process()
     await process.start(GATED)
     run = (await process.engine.cancel("run", by="ann")).run

@@ -77,6 +77,7 @@ async def test_a_queue_answers_in_order_and_then_skips() -> None:
 
 
 async def test_a_recording_keeps_every_question_with_its_answer() -> None:
+    """D58."""
     queue = QueueInterviewer(["R"], name="desk")
     record = RecordingInterviewer(queue)
     assert [await record.ask(RUN, gate()), await record.ask(RUN, gate("yes_no"))] == [

@@ -110,6 +110,7 @@ async def test_what_goes_wrong_in_an_isolated_function_fails_its_step_with_a_rea
 async def test_a_time_limit_ends_an_isolated_function_and_all_that_it_started_before_the_next_attempt(
     tmp_path: Path,
 ) -> None:
+    """I16."""
     ledger = tmp_path / "ledger"
     attrs = 'timeout="3s", max_retries=1, retry_policy=none'
     run = await ran(app_with(tmp_path, functions.hangs), attrs, ledger=str(ledger))
@@ -120,6 +121,7 @@ async def test_a_time_limit_ends_an_isolated_function_and_all_that_it_started_be
 
 @pytest.mark.parametrize("how", ["stop", "cancel", "pause"])
 async def test_a_request_ends_an_isolated_function_at_once(tmp_path: Path, how: str) -> None:
+    """I16."""
     ledger, stop = tmp_path / "ledger", StopSwitch()
     app = app_with(tmp_path, functions.hangs)
     async with app:
@@ -143,6 +145,7 @@ async def test_a_request_ends_an_isolated_function_at_once(tmp_path: Path, how: 
 
 @pytest.mark.crash
 def test_an_isolated_function_dies_with_its_worker(tmp_path: Path) -> None:
+    """I16."""
     ledger = tmp_path / "ledger"
     Path(tmp_path, "mine.py").write_text(
         "from onward import Onward\nfrom tests.engine.isolated_functions import hangs\n"

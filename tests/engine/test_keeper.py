@@ -137,6 +137,7 @@ class Hanging(Around[Leases]):
 
 
 async def test_a_step_ends_at_the_deadline_although_the_renewal_hangs(leased: LeasedWorld) -> None:
+    """I12."""
     process, door, driving = await leased.at_the_door(wrap=partial(FaultyStore, leases=Hanging))
     store = process.store.leases
     assert isinstance(store, Hanging)
@@ -185,6 +186,7 @@ async def out_of_touch(leased: LeasedWorld, **attrs: str) -> tuple[Process, asyn
 async def test_a_lease_that_ran_out_and_was_not_taken_is_regained_and_the_step_runs_again(
     leased: LeasedWorld,
 ) -> None:
+    """I28."""
     process, driving = await out_of_touch(leased)
     assert (await driving).status is RunStatus.COMPLETED
     assert leased.ledger.attempts("a") == [1, 1], "the same attempt, again"
@@ -216,7 +218,7 @@ async def test_a_failure_that_comes_when_the_lease_has_run_out_is_not_the_steps(
 
 
 async def test_the_deadline_counts_from_before_the_claim_was_sent(leased: LeasedWorld) -> None:
-    """A claim whose reply took long is not trusted for longer than the database grants it."""
+    """A claim whose reply took long is not trusted for longer than the database grants it. I12."""
 
     class SlowToAnswer(Around[RunLog]):
         async def create(self, write: Write, append_id: str | None = None) -> None:
@@ -236,7 +238,10 @@ async def test_the_deadline_counts_from_before_the_claim_was_sent(leased: Leased
 
 
 async def test_a_holder_that_overslept_asks_before_its_next_effect_and_continues(leased: LeasedWorld) -> None:
-    """A laptop slept through its lease, which no other process took: the store says that it is still ours."""
+    """A laptop slept through its lease, which no other process took: the store says that it is still ours.
+
+    I12.
+    """
 
     async def oversleep(step: StepContext) -> Result:
         leased.database_clock.advance(10 * LEASE_S)
@@ -266,7 +271,7 @@ async def test_a_holder_that_overslept_and_was_robbed_starts_no_effect(leased: L
 
 
 async def test_a_frozen_owner_that_wakes_is_fenced(world: World) -> None:
-    """Somebody took the run over meanwhile; what the old owner still does is not written."""
+    """Somebody took the run over meanwhile; what the old owner still does is not written. H19, O5."""
     door = Doorway(Result.success(said="late"))
     frozen = await world.process({"a": [door]}, clock=ManualClock(autojump=False))
     driving = asyncio.create_task(frozen.start(line("a", "b")))
@@ -284,6 +289,7 @@ async def test_a_frozen_owner_that_wakes_is_fenced(world: World) -> None:
 
 
 async def test_a_frozen_owner_that_wakes_under_expired_leases_is_fenced(leased: LeasedWorld) -> None:
+    """H19."""
     _, door, driving = await leased.at_the_door()
     leased.database_clock.advance(LEASE_S)
     other = await leased.process()
@@ -343,6 +349,7 @@ async def test_a_dead_owner_is_taken_over_at_once(world: World) -> None:
 
 
 async def test_only_leases_that_are_being_driven_are_renewed(leased: LeasedWorld) -> None:
+    """H17."""
     process, door, driving = await leased.at_the_door(wrap=renewals)
     leases = process.store.leases
     assert isinstance(leases, Renewals)

@@ -53,7 +53,7 @@ async def overtaken(world: World, asking: Process, request: str, kind: str) -> P
 async def test_a_run_that_is_handed_back_for_a_long_wait_honours_what_was_asked(
     world: World, request_: str
 ) -> None:
-    """Else it would be queued until its next attempt, and nobody would look at the request before."""
+    """Else it would be queued until its next attempt, and nobody would look at the request before. H10."""
     asking = await world.process()
     process = await overtaken(world, asking, request_, "RunQueued")
     source = line("a", a='retry_policy="patient", max_retries=9')
@@ -69,6 +69,7 @@ async def test_a_run_that_is_handed_back_for_a_long_wait_honours_what_was_asked(
 
 
 async def test_a_run_that_is_cancelled_while_it_restarts_takes_the_new_run_with_it(world: World) -> None:
+    """H10."""
     asking = await world.process()
     process = await overtaken(world, asking, "cancel", "RunCompleted")
     ended = await process.start(AGAIN)

@@ -90,7 +90,10 @@ async def collect(process: Process) -> Collected:
 
 
 async def test_an_import_closes_the_calls_that_were_open_and_asks_only_those_again(world: World) -> None:
-    """Nobody here can answer an open call: it is lost, its message ends, and nothing is reserved for it."""
+    """Nobody here can answer an open call: it is lost, its message ends, and nothing is reserved for it.
+
+    I33.
+    """
     async with in_memory() as elsewhere:
         there, scripted, driving = await standing(elsewhere)
         here = await at(world, scripted)
@@ -115,6 +118,7 @@ async def test_an_import_closes_the_calls_that_were_open_and_asks_only_those_aga
 
 
 async def test_an_imported_call_that_must_not_be_repeated_is_in_doubt(world: World) -> None:
+    """I33."""
     done, charging, door = list[str](), asyncio.Event(), asyncio.Event()
 
     async def charge() -> str:
@@ -158,6 +162,7 @@ async def test_a_gc_leaves_what_a_run_with_an_open_call_has_been_answered(world:
 
 
 async def test_a_step_continues_with_its_answers_after_a_gc_while_its_call_was_open(world: World) -> None:
+    """I30."""
     process, scripted, driving = await standing(world)
     other = await at(world, Scripted(Script(), clock=ManualClock()))
     assert (await collect(other)).runs == []

@@ -31,7 +31,7 @@ async def statuses(process: Process, run_id: str = "run") -> list[tuple[str, str
 
 
 async def test_only_a_claim_makes_a_run_running(world: World) -> None:
-    """Creation, resume and a gate's decision make it queued, with its wake time."""
+    """Creation, resume and a gate's decision make it queued, with its wake time. H6."""
     stop = StopSwitch()
     stop.request("signal")
     process = await world.process()
@@ -49,6 +49,7 @@ async def test_only_a_claim_makes_a_run_running(world: World) -> None:
 
 
 async def test_a_queued_run_has_a_wake_time_and_no_owner(world: World) -> None:
+    """H6."""
     process = await world.process()
     submitted = (await process.engine.submit(process.pipeline(line("a")), Start(run_id="run"))).run
     assert (submitted.worker, submitted.wake_at_us) == (None, submitted.created_at_us)
@@ -58,7 +59,7 @@ async def test_a_queued_run_has_a_wake_time_and_no_owner(world: World) -> None:
 
 @pytest.mark.parametrize("ending", ["completed", "failed", "paused", "waiting"])
 async def test_a_stop_lets_go_of_the_run_in_the_same_append(world: World, ending: str) -> None:
-    """Stop event, release of the lease and next wake time are one append."""
+    """Stop event, release of the lease and next wake time are one append. H9."""
     stop = StopSwitch()
     if ending == "paused":
         stop.request("signal")
@@ -96,7 +97,7 @@ class NoNews(Around[Leases]):
 
 
 async def test_a_holder_never_goes_on_under_somebody_elses_lease(world: World) -> None:
-    """It wakes from a back-off, reads the log, and finds another's claim there: it is out."""
+    """It wakes from a back-off, reads the log, and finds another's claim there: it is out. H19."""
     clock = ManualClock(autojump=False)
     process = await world.process(
         {"a": [Result.retry("later")]}, clock=clock, wrap=partial(FaultyStore, leases=NoNews)
@@ -136,7 +137,10 @@ async def gone_on(process: Process, driving: asyncio.Task[object], other: Proces
 
 
 async def test_a_process_gives_back_what_it_does_not_drive_any_more(world: World) -> None:
-    """Its process lives on, so nobody could ever take it over: it is interrupted, and others can go on."""
+    """Its process lives on, so nobody could ever take it over: it is interrupted, and others can go on.
+
+    H18.
+    """
     process, driving = await inside(world)
     other = await world.process()
     assert await gone_on(process, driving, other) == "interrupted"
@@ -146,6 +150,7 @@ async def test_a_process_gives_back_what_it_does_not_drive_any_more(world: World
 
 
 async def test_a_process_requeues_what_it_does_not_drive_if_the_run_wants_that(world: World) -> None:
+    """H18."""
     process, driving = await inside(world, on_owner_loss="requeue")
     other = await world.process()
     assert await gone_on(process, driving, other) == "queued"
@@ -154,7 +159,7 @@ async def test_a_process_requeues_what_it_does_not_drive_if_the_run_wants_that(w
 
 @pytest.mark.parametrize(("ask", "status"), [("pause", "paused"), ("cancel", "cancelled")])
 async def test_giving_back_honours_what_was_asked(world: World, ask: str, status: str) -> None:
-    """Every stop honours a pending cancel, then a pending pause."""
+    """Every stop honours a pending cancel, then a pending pause. H10."""
     door = Doorway()
     process = await world.process({"a": [door]}, clock=ManualClock(autojump=False))
     driving: asyncio.Task[object] = asyncio.create_task(process.start(line("a", "b")))

@@ -74,6 +74,7 @@ async def test_every_branch_runs_on_its_own_copy_of_the_context_and_they_meet_at
 
 
 async def test_branches_are_under_way_at_the_same_time_but_no_more_than_max_parallel(world: World) -> None:
+    """D43."""
     doors = {name: Doorway() for name in "abcd"}
     process = await world.process({name: [door] for name, door in doors.items()})
     running = asyncio.create_task(process.start(fan(*"abcd", fan="max_parallel=2")))
@@ -136,7 +137,7 @@ async def test_a_failed_branch_makes_a_partial_success_and_its_reason_is_kept(wo
 
 
 async def test_a_fan_in_fails_only_when_every_branch_failed(world: World) -> None:
-    """C9: it then has the ways out of any failed step."""
+    """C9: it then has the ways out of any failed step. D44."""
     broken = {key: [Result.fail("broken", retryable=False)] for key in "ab"}
     run = await (await world.process(broken)).start(fan("a", "b"))
     assert (run.status, run.reason) == (RunStatus.FAILED, "step_failed")
@@ -146,6 +147,8 @@ async def test_a_fan_in_fails_only_when_every_branch_failed(world: World) -> Non
 
 
 async def test_the_fan_in_prefers_status_then_score_then_name(world: World) -> None:
+    """D44."""
+
     async def scores(step: StepContext) -> Result:
         score = {"a": 1, "b": 7.5, "c": 7.5, "d": 99}[step.node.id]
         status = StepStatus.PARTIAL_SUCCESS if step.node.id == "d" else StepStatus.SUCCESS
@@ -401,7 +404,7 @@ async def test_a_node_that_is_visited_in_a_branch_and_outside_is_counted_by_line
 
 
 async def test_dying_at_every_append_of_a_fan_out_comes_to_the_same_end(world: World) -> None:
-    """K1 for branches: before and after each write; no finished step is performed again."""
+    """K1 for branches: before and after each write; no finished step is performed again. K14."""
     calm = await world.process(wrap=_counting_writes)
     expected = by_branch(await _finished(calm, "calm"))
     for at in range(1, len(calm.store.calls) + 1):

@@ -90,6 +90,7 @@ async def ending(process: Process, driving: asyncio.Task[Run]) -> Run:
 async def test_a_function_over_its_time_limit_is_waited_for_and_its_late_result_counts(
     memory: World, charge: Charge, fails: bool
 ) -> None:
+    """I29."""
     process = await serving(memory, charge)
     driving = asyncio.create_task(process.start(line("a", a='type=work, timeout="5s", max_retries=0')))
     await until(lambda: charge.begun == 1)
@@ -108,6 +109,7 @@ async def test_a_function_over_its_time_limit_is_waited_for_and_its_late_result_
 async def test_a_function_that_outlives_all_patience_stops_the_run_in_doubt(
     memory: World, charge: Charge
 ) -> None:
+    """I36."""
     process = await serving(memory, charge)
     driving = asyncio.create_task(process.start(LIMITED))
     await until(lambda: charge.begun == 1)
@@ -125,6 +127,7 @@ async def test_a_function_that_outlives_all_patience_stops_the_run_in_doubt(
 async def test_a_retry_in_the_same_process_waits_for_the_function_that_still_runs(
     memory: World, charge: Charge
 ) -> None:
+    """I29."""
     process = await serving(memory, charge)
     driving = asyncio.create_task(process.start(LIMITED))
     await until(lambda: charge.begun == 1)
@@ -140,6 +143,7 @@ async def test_a_retry_in_the_same_process_waits_for_the_function_that_still_run
 
 
 async def test_a_retry_that_waits_in_vain_is_in_doubt_again(memory: World, charge: Charge) -> None:
+    """I29."""
     process = await serving(memory, charge)
     driving = asyncio.create_task(process.start(LIMITED))
     await until(lambda: charge.begun == 1)
@@ -180,6 +184,7 @@ async def test_a_function_that_ends_during_a_pause_now_has_finished(memory: Worl
 
 
 async def test_a_cancel_does_not_wait_for_a_function(memory: World, charge: Charge) -> None:
+    """I36."""
     process = await serving(memory, charge)
     driving = asyncio.create_task(process.start(line("a", a="type=work")))
     await until(lambda: charge.begun == 1)
@@ -190,6 +195,7 @@ async def test_a_cancel_does_not_wait_for_a_function(memory: World, charge: Char
 
 @pytest.mark.parametrize("first", ["nothing", "time", "pause"])
 async def test_a_stop_now_does_not_wait_for_a_function(memory: World, charge: Charge, first: str) -> None:
+    """I36."""
     process, stop = await serving(memory, charge), StopSwitch()
     driving = asyncio.create_task(process.start(LIMITED, stop=stop))
     await until(lambda: charge.begun == 1)
@@ -214,6 +220,7 @@ async def test_a_stop_now_does_not_wait_for_a_function(memory: World, charge: Ch
 async def test_a_lost_lease_leaves_a_function_and_the_same_process_does_not_overlap_it(
     memory: World, charge: Charge
 ) -> None:
+    """I29."""
     process = await serving(memory, charge)
     other = await memory.process(handlers={"work": FunctionHandler(charge)})
     driving = asyncio.create_task(process.start(line("a", a="type=work")))
@@ -233,7 +240,7 @@ async def test_a_lost_lease_leaves_a_function_and_the_same_process_does_not_over
 
 
 async def test_functions_that_never_end_keep_no_thread_from_others(memory: World, charge: Charge) -> None:
-    """asyncio's own pool has only as many threads as the machine has cores, and four more."""
+    """asyncio's own pool has only as many threads as the machine has cores, and four more. I37."""
     process, number = await memory.process(handlers={"work": FunctionHandler(charge)}), 40
     hanging = [
         asyncio.create_task(process.start(line("a", a="type=work"), f"run-{number}"))
@@ -259,7 +266,7 @@ async def test_a_function_sees_the_context_variables_of_its_caller(memory: World
 
 
 async def test_an_effect_of_an_attempt_that_is_over_is_refused(memory: World) -> None:
-    """Whatever an attempt left behind begins nothing through us any more."""
+    """Whatever an attempt left behind begins nothing through us any more. I12."""
     kept = list[StepContext]()
 
     async def leave(step: StepContext) -> Result:
@@ -278,6 +285,8 @@ async def test_an_effect_of_an_attempt_that_is_over_is_refused(memory: World) ->
 async def test_an_effect_over_the_time_limit_of_its_step_is_waited_for_and_remembered(
     memory: World, charge: Charge
 ) -> None:
+    """I29."""
+
     async def pay(step: StepContext) -> Result:
         await step.effect("charge", lambda: charge(step))
         return Result.success()

@@ -36,7 +36,7 @@ class NearlyFull(Around[RunLog]):
 
 
 async def test_a_run_that_is_released_again_and_again_waits_longer_and_ends_as_a_crash_loop() -> None:
-    """A step that can be executed and not be recorded was executed for ever, many times a second."""
+    """A step that can be executed and not be recorded was executed for ever, many times a second. I36."""
     clock = ManualClock(autojump=False)
     database = MemoryDatabase(clock.now_us)
 
@@ -116,7 +116,7 @@ async def dropped(world: World, clock: ManualClock) -> tuple[Process, FullFor]:
 
 
 async def test_a_process_gives_back_what_it_dropped_as_soon_as_the_store_lets_it(world: World) -> None:
-    """No worker runs here, and nobody closes the engine: a library keeps its process for days."""
+    """No worker runs here, and nobody closes the engine: a library keeps its process for days. I28."""
     clock = ManualClock(autojump=False)
     process, store = await dropped(world, clock)
     other = await world.process()
@@ -135,6 +135,7 @@ async def test_a_process_gives_back_what_it_dropped_as_soon_as_the_store_lets_it
 
 
 async def test_closing_tries_a_last_time_to_give_back_and_then_stops_trying(world: World) -> None:
+    """I28."""
     clock = ManualClock(autojump=False)
     process, store = await dropped(world, clock)
     await until(lambda: clock.waiting == 1)
@@ -145,7 +146,10 @@ async def test_closing_tries_a_last_time_to_give_back_and_then_stops_trying(worl
 
 
 async def test_a_dropped_lease_is_not_renewed(world: World) -> None:
-    """Where leases expire, another process takes the run over even if this one can never say that it may."""
+    """Where leases expire, another process takes the run over even if this one can never say that it may.
+
+    I28.
+    """
     clock, door = ManualClock(autojump=False), Doorway()
     process, store = await dropped(world, clock)
     store.is_full = False

@@ -38,7 +38,10 @@ async def refusal(process: Process, run_id: str = "run", **how: Any) -> Refused:
 
 @pytest.mark.parametrize("callers", [2, 20])
 async def test_of_many_who_resume_one_run_exactly_one_wins(world: World, callers: int) -> None:
-    """K4, O5, B4-3: the others are refused with the name of the winner, and nothing of theirs is written."""
+    """K4, O5, B4-3: the others are refused with the name of the winner, and nothing of theirs is written.
+
+    H13.
+    """
     await crashed(world, line("a", "b"))
     door = Doorway()
     processes = [await world.process({"a": [door]}) for _ in range(4)]
@@ -101,7 +104,7 @@ async def test_a_failed_run_can_be_resumed(world: World) -> None:
 
 
 async def test_a_running_run_with_a_dead_owner_counts_as_interrupted(world: World) -> None:
-    """The crash, the resume and the claim are one append: nobody sees the run in between."""
+    """The crash, the resume and the claim are one append: nobody sees the run in between. H7, H12."""
     await crashed(world, line("a"))
     process = await world.process()
     before = (await process.load()).position.seq
@@ -113,6 +116,7 @@ async def test_a_running_run_with_a_dead_owner_counts_as_interrupted(world: Worl
 
 
 async def test_a_queued_run_is_simply_started(world: World) -> None:
+    """H12."""
     process = await world.process()
     await process.engine.submit(process.pipeline(line("a")), Start(run_id="run"))
     assert (await process.resume()).status is RunStatus.COMPLETED
@@ -194,7 +198,7 @@ async def test_whoever_waits_can_be_asked_to_stop_waiting(world: World) -> None:
 
 
 async def test_an_exclusive_key_lets_one_run_at_a_time_go_on(world: World) -> None:
-    """S4 of resume: decided inside the claiming transaction, for a run's start as for its resume."""
+    """S4 of resume: decided inside the claiming transaction, for a run's start as for its resume. H13."""
     door, stop = Doorway(), StopSwitch()
     stop.request("signal")
     process, other = await world.process({"a": [door]}), await world.process()

@@ -130,7 +130,10 @@ ROUTES: list[tuple[str, Result, str]] = [
 async def test_a_way_is_chosen_as_the_dialect_says(
     world: World, case: str, result: Result, target: str
 ) -> None:
-    """O18: true conditions by weight, then label, then suggestions among edges, then weight, then name."""
+    """O18: true conditions by weight, then label, then suggestions among edges, then weight, then name.
+
+    D25, P8.
+    """
     source = """digraph routes {
       start [shape=Mdiamond]
       exit [shape=Msquare]

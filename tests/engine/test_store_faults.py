@@ -116,7 +116,7 @@ async def test_an_outage_that_does_not_end_is_reported(world: World) -> None:
 
 
 async def test_a_request_whose_reply_was_lost_is_made_once(world: World) -> None:
-    """K21: the append id of a request resolves it, for a holder's claim as for anybody's pause."""
+    """K21: the append id of a request resolves it, for a holder's claim as for anybody's pause. H1."""
     stop = StopSwitch()
     stop.request("signal")
     process = await world.process()
@@ -129,7 +129,7 @@ async def test_a_request_whose_reply_was_lost_is_made_once(world: World) -> None
 
 
 async def test_a_resume_asked_twice_under_one_append_id_is_driven_once(world: World) -> None:
-    """K21: the second call gets the first one's answer, even from another process."""
+    """K21: the second call gets the first one's answer, even from another process. H1."""
     stop, door = StopSwitch(), Doorway()
     stop.request("signal")
     process = await world.process({"a": [door]})
@@ -175,7 +175,10 @@ class Undone(Around[RunLog]):
 async def test_a_request_that_was_undone_is_answered_by_the_one_that_was_made_under_its_id(
     world: World, is_mine: bool
 ) -> None:
-    """K21: what was decided here did not happen, so it is not driven here, whoever made the same request."""
+    """K21: what was decided here did not happen, so it is not driven here, whoever made the same request.
+
+    H1.
+    """
     stop, door = StopSwitch(), Doorway()
     stop.request("signal")
     process = await world.process({"a": [door]}, wrap=partial(FaultyStore, log=Undone))
@@ -200,7 +203,10 @@ async def test_a_request_that_was_undone_is_answered_by_the_one_that_was_made_un
 
 
 async def test_a_start_asked_twice_under_one_append_id_makes_one_run(world: World) -> None:
-    """K21: an idempotency key of the caller's own; the second call is told how the first one's run stands."""
+    """K21: an idempotency key of the caller's own; the second call is told how the first one's run stands.
+
+    H1.
+    """
     process, other = await world.process(), await world.process()
     pipeline, asked = process.pipeline(line("a", "b")), Start(run_id="run", terms=KEY)
     first = await process.engine.start(pipeline, asked)

@@ -69,6 +69,7 @@ async def test_a_run_from_before_keeps_the_newline_in_its_tools_output(app: Onwa
 
 
 async def test_a_command_that_fails_fails_its_step_with_its_exit_code(app: Onward) -> None:
+    """D45."""
     run = await ran(app, 'tool_command="echo oh no >&2; exit 3"')
     assert (run.status, run.reason) == (RunStatus.FAILED, "step_failed")
     assert "exit code 3" in run.detail

@@ -50,7 +50,7 @@ from tests.machine.play import Play, created
 def test_a_stop_lets_go_of_the_run_and_sets_its_wake_time_in_the_same_event(
     stop: Event, wake_at_us: int | None
 ) -> None:
-    """Design §3: stop, release and next wake time are one append, because they are one event."""
+    """Design §3: stop, release and next wake time are one append, because they are one event. H9."""
     run = then(held(), stop)
     assert (run.worker, run.wake_at_us, run.token) == (None, wake_at_us, 1)
     assert project(run).owner is None
@@ -141,7 +141,10 @@ def test_a_resume_from_another_step_leaves_everything_open_behind() -> None:
 
 
 def test_a_final_status_leaves_nothing_open() -> None:
-    """Design §3: a final status comes with the withdrawal of gates and the end of attempts, or not at all."""
+    """Design §3: a final status comes with the withdrawal of gates and the end of attempts, or not at all.
+
+    H11.
+    """
     for final in (RunCompleted(), RunCancelled(reason="user")):
         with pytest.raises(IllegalEvent, match=f"{final.kind} leaves gates open: g#1"):
             then(held(), ASKED, final)

@@ -108,7 +108,7 @@ def test_a_pause_now_ends_what_is_under_way() -> None:
 
 
 def test_a_cancel_ends_what_is_under_way_before_the_run_is_let_go_of() -> None:
-    """Whoever may work in its place begins when nothing of it is at work any more."""
+    """Whoever may work in its place begins when nothing of it is at work any more. H11."""
     play = fan("fan -> a -> join; fan -> b -> join")
     play.cancel(ALIVE)
     assert play.go() == Wait(halt=("fan#1.a/a#1", "fan#1.b/b#1"))

@@ -54,18 +54,19 @@ def test_a_run_that_a_living_process_holds_cannot_be_claimed() -> None:
 
 @pytest.mark.parametrize(("holder_view", "take_over"), [(DEAD, False), (ALIVE, True), (NO_ONE, False)])
 def test_a_running_run_is_taken_over_with_a_higher_token(holder_view: HolderView, take_over: bool) -> None:
-    """Design §3: the claim that takes over says that the owner before was lost."""
+    """Design §3: the claim that takes over says that the owner before was lost. H8."""
     claim = RunClaimed(token=2, worker="second", lost=True)
     assert decide_claim(Play(TWO).run, holder_view, take_over=take_over) == (claim,)
 
 
 def test_a_queued_run_is_claimed_without_a_loss() -> None:
+    """H8."""
     run = Play(TWO, claim=False).run
     assert decide_claim(run, NO_ONE) == (RunClaimed(token=1, worker="second"),)
 
 
 def test_a_run_that_waits_for_a_provider_can_be_claimed_though_it_is_interrupted() -> None:
-    """Design §3: claimable when its wake time has come and nobody alive has it, whatever its status."""
+    """Design §3: claimable when its wake time has come and nobody alive has it, whatever its status. H8."""
     play = Play(TWO)
     play.write(RunInterrupted(reason="rate_limit", wake_at_us=9))
     events = decide_claim(play.run, NO_ONE)
@@ -244,7 +245,7 @@ def release(play: Play, owner: str = "first", token: int = 1) -> tuple[Event, ..
 def test_a_run_that_its_owner_no_longer_drives_follows_its_own_policy(
     policy: str, status: RunStatus, wake_at_us: int | None
 ) -> None:
-    """Design §7: a process gives back what it holds and does not drive."""
+    """Design §7: a process gives back what it holds and does not drive. H18."""
     play = Play(TWO)
     play.run = replace(play.run, on_owner_loss=policy)
     release(play)
@@ -294,7 +295,7 @@ def test_the_first_of_two_rival_answers_wins() -> None:
 
 
 def test_giving_the_same_answer_again_is_nothing() -> None:
-    """Design §2: what is already asked for is a no-op."""
+    """Design §2: what is already asked for is a no-op. H3."""
     play = Play(ASK)
     play.answer("yes", text="fine")
     assert play.answer("Y", text="fine") == ()

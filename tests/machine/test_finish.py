@@ -29,6 +29,7 @@ def try_until_it_ends(play: Play, result: Result) -> int:
 
 @pytest.mark.parametrize("status", [StepStatus.SUCCESS, StepStatus.PARTIAL_SUCCESS])
 def test_a_result_is_written_whole(status: StepStatus) -> None:
+    """D23."""
     play = Play("a [type=tool]; start -> a -> exit", {"list": [1], "kept": True})
     play.result(
         Result(

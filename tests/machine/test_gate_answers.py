@@ -53,7 +53,7 @@ def decided(events: tuple[Event, ...]) -> GateDecided:
     ],
 )
 def test_the_question_is_the_gates_question_or_prompt_or_label(attrs: str, text: str) -> None:
-    """D41: the label, unless something more to the point is written."""
+    """D41: the label, unless something more to the point is written. P12."""
     assert opened(ask(attrs)).text == text
 
 
@@ -109,7 +109,7 @@ def test_a_confirmation_is_confirmed_or_cancelled() -> None:
 
 @pytest.mark.parametrize(("said", "node"), [("yes", "b"), ("y", "b"), ("OK", "b"), ("no", "c"), ("n", "c")])
 def test_words_for_yes_and_no_are_understood_whatever_the_edges_are_called(said: str, node: str) -> None:
-    """P12: for a yes/no question, and for choices."""
+    """P12: for a yes/no question, and for choices. D41."""
     for kind in ("yes_no", "multiple_choice"):
         play = ask(f"human.type={kind}")
         play.answer(said)
@@ -308,7 +308,7 @@ def test_a_skipped_question_is_not_answered() -> None:
 
 
 def test_a_run_that_waits_can_be_claimed_when_the_deadline_of_its_gate_has_come() -> None:
-    """Design §3: the wake time comes with the stop, and the rule decides with the claim."""
+    """Design §3: the wake time comes with the stop, and the rule decides with the claim. H6."""
     play = ask("human.timeout=2s, human.default_choice=c")
     assert play.last == RunWaiting(wake_at_us=3 * SECOND)
     assert play.run.wake_at_us == 3 * SECOND

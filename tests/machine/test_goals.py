@@ -159,6 +159,7 @@ def test_a_gate_that_was_met_before_a_crash_stays_met() -> None:
 
 
 def test_a_gate_that_was_never_visited_does_not_block() -> None:
+    """D29."""
     play = Play(
         "a [type=tool]; g [type=tool, goal_gate=true]; start -> a -> exit; "
         'a -> g [condition="outcome=fail"]; g -> exit'

@@ -198,7 +198,7 @@ def test_a_final_status_is_never_left(status: RunStatus) -> None:
 
 
 def test_only_a_claim_makes_a_run_running() -> None:
-    """Design §3: creation, an answer, a time that has come and a resume only queue the run."""
+    """Design §3: creation, an answer, a time that has come and a resume only queue the run. H6."""
     into = {kind for start, row in RUN.items() for kind, end in row.items() if end is R and start is not R}
     assert into == {RunClaimed}
 

@@ -48,7 +48,7 @@ def test_a_finished_step_and_the_next_start_are_one_append() -> None:
 
 
 def test_the_final_checkpoint_is_the_exits() -> None:
-    """C6: the last checkpoint names the exit, and the run ends in the same append."""
+    """C6: the last checkpoint names the exit, and the run ends in the same append. D27, D39."""
     play = Play(TWO)
     play.succeed()
     before = len(play.log)
@@ -93,7 +93,7 @@ def test_a_plan_for_a_stopped_run_is_nothing() -> None:
 
 
 def test_start_routes_on_its_own_outcome() -> None:
-    """D25: edges are chosen with the context as it is after the step, the engine's keys included."""
+    """D25: edges are chosen with the context as it is after the step, the engine's keys included. D38."""
     play = Play(
         'a [type=tool]; b [type=tool]; start -> a [condition="context.outcome=success"]; start -> b; '
         "a -> exit; b -> exit"
@@ -102,14 +102,14 @@ def test_start_routes_on_its_own_outcome() -> None:
 
 
 def test_a_step_open_under_my_token_is_mine_and_not_to_be_planned() -> None:
-    """Design §5: with my token it is under way here; to start it again would be to do it twice."""
+    """Design §5: with my token it is under way here; to start it again would be to do it twice. H14."""
     play = Play(TWO)
     with pytest.raises(AssertionError, match="a#1 is being executed under token 1"):
         plan(play.definition, play.run, now_us=play.now_us)
 
 
 def test_a_step_open_under_an_older_token_is_abandoned_and_made_again_with_its_number() -> None:
-    """Design §5, K2: an older token means nobody works on it; a crash keeps the attempt's number."""
+    """Design §5, K2: an older token means nobody works on it; a crash keeps the attempt's number. H14."""
     play = Play("a [type=tool, max_retries=1]; start -> a -> exit")
     play.result(Result.retry("busy"))
     play.now_us += 10_000_000
@@ -120,7 +120,7 @@ def test_a_step_open_under_an_older_token_is_abandoned_and_made_again_with_its_n
 
 
 def test_a_crash_does_not_spend_retries() -> None:
-    """Design §5: max_retries counts results, not deaths of owners."""
+    """Design §5: max_retries counts results, not deaths of owners. H15."""
     play = Play("a [type=tool, max_retries=1]; start -> a -> exit")
     play.claim()
     play.claim("third")

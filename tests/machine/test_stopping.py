@@ -28,7 +28,7 @@ def without_workspace(play: Play) -> Sequence[Event]:
 
 
 def test_owners_that_die_again_and_again_end_in_a_crash_loop() -> None:
-    """Design §5: five losses in a row without a new checkpoint."""
+    """Design §5: five losses in a row without a new checkpoint. H15."""
     play = Play(TWO)
     for _ in range(LOSSES_MAX - 1):
         play.claim()
@@ -39,6 +39,7 @@ def test_owners_that_die_again_and_again_end_in_a_crash_loop() -> None:
 
 
 def test_a_new_checkpoint_begins_the_count_of_losses_anew() -> None:
+    """H15."""
     play = Play(TWO)
     for _ in range(LOSSES_MAX - 1):
         play.claim()
@@ -83,7 +84,7 @@ def test_without_a_request_the_stop_is_what_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", STOPS)
 def test_every_stop_honours_a_pending_cancel_first(name: str) -> None:
-    """Design §3: cancel, then pause, then whatever the stop would have been."""
+    """Design §3: cancel, then pause, then whatever the stop would have been. H10."""
     play = before_the_stop(name)
     play.pause(ALIVE)
     play.cancel(ALIVE)
@@ -94,7 +95,7 @@ def test_every_stop_honours_a_pending_cancel_first(name: str) -> None:
 
 @pytest.mark.parametrize("name", STOPS)
 def test_every_stop_honours_a_pending_pause(name: str) -> None:
-    """Design §3: a run that was asked to pause is paused, not failed or interrupted."""
+    """Design §3: a run that was asked to pause is paused, not failed or interrupted. H10."""
     play = before_the_stop(name)
     play.pause(ALIVE)
     STOPS[name](play)
@@ -141,7 +142,10 @@ def test_a_process_that_must_stop_pauses_at_the_boundary() -> None:
 
 @pytest.mark.parametrize("stop_reason", ["signal", DRAIN])
 def test_a_process_that_must_stop_honours_a_pending_pause(stop_reason: str) -> None:
-    """Else a worker that drains would queue a run that somebody asked to pause, and the next would go on."""
+    """Else a worker that drains would queue a run that somebody asked to pause, and the next would go on.
+
+    H10.
+    """
     play = Play(TWO)
     play.pause(ALIVE)
     stop = play.result(Result(), stop_reason=stop_reason)
@@ -149,6 +153,7 @@ def test_a_process_that_must_stop_honours_a_pending_pause(stop_reason: str) -> N
 
 
 def test_a_workspace_that_cannot_be_used_honours_a_pending_pause_and_first_a_cancel() -> None:
+    """H10."""
     play = Play(TWO)
     play.go(without_workspace(play))
     assert (play.run.status, play.run.reason) == (RunStatus.FAILED, "pipeline_error")

@@ -40,6 +40,7 @@ def test_a_step_whose_edges_are_all_closed_fails_the_run() -> None:
 
 
 def test_every_edge_its_condition_and_what_it_saw_are_told() -> None:
+    """I38."""
     assert stuck().run.detail == (
         "step a#1 finished as success, and none of its 2 edges can be taken: "
         "a -> b needs context.flag=on; a -> exit needs outcome=fail. "
@@ -71,6 +72,7 @@ def test_an_unmet_goal_gate_does_not_hide_that_there_is_no_way_on() -> None:
 
 @pytest.mark.parametrize("came", ["success", "fail"])
 def test_a_conditional_without_an_edge_for_what_comes_in_fails_the_run(came: str) -> None:
+    """I38."""
     other = {"success": "fail", "fail": "success"}[came]
     body = f'a [type=tool]; c [shape=diamond]; start -> a -> c; c -> exit [condition="outcome={other}"]'
     play = Play(body)
@@ -103,6 +105,7 @@ def test_a_fan_out_whose_edges_are_all_closed_fails_the_run() -> None:
 
 
 def test_a_branch_whose_edges_are_all_closed_has_failed() -> None:
+    """I38."""
     play = Play(
         BRANCHES + "a [type=tool]; b [type=tool]; fan -> a; fan -> b -> join; "
         'a -> join [condition="context.flag=on"]'

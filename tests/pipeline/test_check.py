@@ -271,7 +271,10 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
     ],
 )
 def test_a_rule_names_what_is_wrong_at_its_place(rule: str, statements: str, expected: list[str]) -> None:
-    """V1 to V13, D11 to D18, P4 to P6, C14."""
+    """V1 to V13, D11 to D18, P4 to P6, C14.
+
+    D12, D13, D14, D15, D16, D17, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12.
+    """
     found = findings(f"digraph G {{\n{statements}\n}}", rule)
     assert [place(finding) for finding in found] == expected
 

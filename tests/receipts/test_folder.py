@@ -50,6 +50,7 @@ def test_a_new_directory_is_empty_and_an_old_one_is_kept_beside_it(folder: Folde
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
 def test_a_link_in_the_way_is_refused(folder: Folder, elsewhere: Path, depth: int) -> None:
+    """K23."""
     parts = ("run", "a", "1")
     link = Path(folder.path(*parts[:depth]))
     link.parent.mkdir(parents=True, exist_ok=True)

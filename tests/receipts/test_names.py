@@ -45,6 +45,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_.%~\-]+")
 def test_every_try_of_every_attempt_has_a_path_of_its_own(
     step: str, attempt: int, tries: int, path: str
 ) -> None:
+    """D52."""
     assert os.path.join(*attempt_path(step, attempt, tries)) == path
 
 

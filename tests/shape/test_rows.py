@@ -27,11 +27,16 @@ def test_one():
     """S1-2, B4-10: both, and S1-2 once."""
     # S1-3
 async def test_two():
-    "K4, S3-9."
+    "K4, S3-9, O0-11."
 def helper():
     """S1-4"""
 '''
-    assert list(named_in(source)) == [("test_one", "S1-2"), ("test_one", "B4-10"), ("test_two", "S3-9")]
+    assert list(named_in(source)) == [
+        ("test_one", "S1-2"),
+        ("test_one", "B4-10"),
+        ("test_two", "K4"),
+        ("test_two", "S3-9"),
+    ]
 
 
 def test_a_row_that_is_lost_unknown_or_still_noted_as_missing_is_a_fault() -> None:

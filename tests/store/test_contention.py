@@ -84,6 +84,7 @@ def begin(contenders: list[Contender]) -> None:
 
 
 async def test_of_many_processes_that_claim_a_run_exactly_one_wins(start: Start, store: Store) -> None:
+    """H13."""
     runs = [(await created(store)).id for _ in range(20)]
     contenders = [start("claim", *runs) for _ in range(PROCESSES)]
     begin(contenders)
@@ -131,6 +132,7 @@ async def test_many_processes_that_register_sources_at_once_leave_no_gap(start: 
 
 
 async def test_a_busy_holder_does_not_starve_requests(start: Start, store: Store) -> None:
+    """H3."""
     times = 20
     holder = start("hold", "busy")
     begin([holder])

@@ -71,6 +71,7 @@ async def test_a_lonely_writer_does_not_wait_for_others_and_finds_them_when_they
 
 
 async def test_a_refusal_is_for_its_member_alone() -> None:
+    """H5."""
     refusal = StaleHistory("run", 3)
     commits = Commits(lambda group: [refusal if member == 7 else None for member in group])
     answers = await added(GroupCommit(commits), range(20))

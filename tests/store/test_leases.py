@@ -107,7 +107,7 @@ async def test_work_goes_on_under_a_lease_that_ran_out_until_somebody_claims_it(
 async def test_only_the_token_that_holds_the_run_is_renewed(
     processes: tuple[Store, Store], clock: ManualClock
 ) -> None:
-    """Not an older one of the same process, also when it is time to write: nobody drives under that."""
+    """Not an older one of the same process, also when it is time to write: nobody drives under that. H17."""
     store, _ = processes
     first = await held(store)
     run = await requested(store, first, RunClaimed(token=first.run.token + 1, worker=store.leases.owner))
@@ -122,6 +122,7 @@ async def test_only_the_token_that_holds_the_run_is_renewed(
 async def test_a_stranger_is_believed_alive_until_its_time_is_over(
     processes: tuple[Store, Store], clock: ManualClock
 ) -> None:
+    """H16."""
     store, other = processes
     run = await held_by(STRANGER, store)
     clock.advance(LEASE_S - 0.001)

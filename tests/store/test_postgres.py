@@ -377,6 +377,7 @@ async def wait_blocked(url: str) -> None:
 async def test_the_runs_of_a_group_are_locked_in_the_order_of_their_ids(
     store: PostgresStore, postgres_ready_url: str, full: str
 ) -> None:
+    """H5."""
     runs = [await held(store, run_id) for run_id in "cab"]
     writes = [run.then(*step(run), with_row=run.id in full)[0] for run in runs]
     async with await psycopg.AsyncConnection.connect(postgres_ready_url) as rival:
@@ -429,7 +430,7 @@ async def is_taken(url: str, insert: LiteralString, name: str) -> bool:
 async def test_what_a_group_makes_is_made_in_the_order_of_its_names(
     store: PostgresStore, postgres_ready_url: str, kind: str
 ) -> None:
-    """Two groups that make the same things would else wait for each other."""
+    """Two groups that make the same things would else wait for each other. H5."""
     await created(store, "there")
     writes = [creation(run_id, context={"text": run_id * 5_000})[0] for run_id in "cab"]
     blobs = sorted(name for write in writes for name in write.blobs)

@@ -95,6 +95,7 @@ async def test_what_was_asked_over_a_broken_connection_is_done_exactly_once(
     begin: Callable[[PostgresStore], Awaitable[Callable[[], Awaitable[object]]]],
     loss: Loss,
 ) -> None:
+    """H1."""
     act = await begin(store)
     before = len(await witness.runs.list(RunQuery()))
     proxy.lose(loss)
@@ -192,6 +193,7 @@ async def test_a_server_that_stays_away_is_unavailable_to_everybody_who_waits(
 async def test_a_restart_of_the_server_loses_and_doubles_nothing(
     postgres_server: PostgresServer, witness: PostgresStore, immediate: bool
 ) -> None:
+    """O16."""
     runs = await asyncio.gather(*(held(witness) for _ in range(8)))
     is_over = False
 
@@ -293,6 +295,7 @@ async def test_a_failure_is_told_by_its_kind_and_nothing_is_written(
 async def test_one_write_that_the_database_rejects_does_not_take_its_group_with_it(
     witness: PostgresStore, postgres_ready_url: str, at_commit: bool
 ) -> None:
+    """H5."""
     runs = [await held(witness, name) for name in ("one", "bad", "two", "three")]
     await executed(postgres_ready_url, *failing("23514", at_commit=at_commit))
     answers = await asyncio.gather(*(stepped(witness, run) for run in runs), return_exceptions=True)

@@ -131,6 +131,7 @@ async def test_nothing_is_left_in_the_sessions_that_others_get_next(pooled: str)
 
 
 async def test_every_transaction_has_the_settings_it_needs_whatever_others_left(pooled: str) -> None:
+    """I1."""
     for name in ("synchronous_commit", "enable_bitmapscan"):
         in_each_session(pooled, f"SET {name} = off; COMMIT; BEGIN")
     names = ("transaction_isolation", *SESSION)
@@ -150,7 +151,7 @@ async def test_every_transaction_has_the_settings_it_needs_whatever_others_left(
 async def test_what_was_acknowledged_survives_an_immediate_shutdown(
     server: PostgresServer, direct: str, pooled: str, count: Counted
 ) -> None:
-    """Though a neighbour left its sessions such that a commit does not wait for the disk."""
+    """Though a neighbour left its sessions such that a commit does not wait for the disk. I1."""
     in_each_session(pooled, "SET synchronous_commit = off; COMMIT; BEGIN")
     store = await PostgresStore.open(pooled)
     runs = await asyncio.gather(*(held(store) for _ in range(RUNS)))
@@ -186,6 +187,7 @@ async def test_what_was_acknowledged_survives_an_immediate_shutdown(
 
 
 async def test_doctor_reads_what_is_in_force_where_work_is_acknowledged(pooled: str, direct: str) -> None:
+    """I1."""
     in_each_session(pooled, "SET synchronous_commit = off; COMMIT; BEGIN")
     says = dict[str, dict[str, tuple[bool, str]]]()
     for url in (pooled, direct):
@@ -200,6 +202,7 @@ async def test_doctor_reads_what_is_in_force_where_work_is_acknowledged(pooled: 
 
 
 def test_a_worker_behind_a_pooler_runs_every_step_once(pooled: str, tmp_path: Path) -> None:
+    """I7."""
     shell = Shell(tmp_path, pooled)
     shell.write("job.dot", pipeline(*((name, shell.noting()) for name in ("a", "b", "c"))))
     for number in range(3):

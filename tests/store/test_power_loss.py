@@ -105,6 +105,7 @@ async def test_a_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path, d
 
 
 async def test_a_store_that_does_not_wait_for_the_disk_is_found_out(tmp_path: Path, disk: Disk) -> None:
+    """O22."""
     await work(tmp_path / "onward.db", disk, Careless)
     cut, broken = await lost_in_power_cuts(tmp_path, disk, images=60, seed=0)
     assert 0 < broken <= cut

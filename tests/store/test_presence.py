@@ -114,6 +114,7 @@ def test_a_process_that_exits_without_closing_is_dead(start: Start, directory: P
 
 
 def test_a_zombie_is_dead_though_its_pid_still_exists(start: Start, directory: Path) -> None:
+    """H16."""
     worker = start("say(here.worker); wait()")
     token = worker.hear()
     worker.process.send_signal(signal.SIGKILL)
@@ -140,7 +141,7 @@ def test_an_orderly_process_leaves_no_file_and_is_unknown(start: Start, director
 
 
 def test_the_file_is_gone_before_its_lock_is(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever sees the file without its lock says dead of a process that only says goodbye."""
+    """Whoever sees the file without its lock says dead of a process that only says goodbye. H16."""
     here, seen, unlink = Presence.announce(str(directory)), list[Alive](), os.unlink
 
     def looked_at(path: str) -> None:
@@ -157,7 +158,7 @@ def test_the_file_is_gone_before_its_lock_is(directory: Path, monkeypatch: pytes
 def test_a_probe_asks_for_the_lock_and_never_tries_to_take_it(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that has it for a moment would make the next one say alive of a process that is dead."""
+    """One that has it for a moment would make the next one say alive of a process that is dead. H16."""
     here, asked, control = Presence.announce(str(directory)), list[int](), fcntl.fcntl
 
     def noted(fd: int, command: int, argument: bytes) -> object:
@@ -188,6 +189,7 @@ async def test_a_process_that_gave_up_its_presence_is_dead_although_it_runs_comm
 
 
 def test_a_forked_child_does_not_keep_its_dead_parent_alive(start: Start, directory: Path) -> None:
+    """H16."""
     worker = start("""
 say(here.worker)
 child = os.fork()
@@ -276,6 +278,7 @@ def test_the_directory_and_the_file_are_private(here: Presence, directory: Path)
 
 
 def test_a_missing_file_is_unknown_and_is_not_created(here: Presence, directory: Path) -> None:
+    """H16."""
     (file,) = directory.iterdir()
     file.unlink()
     assert probe(str(directory), here.worker) is Alive.unknown
@@ -285,6 +288,7 @@ def test_a_missing_file_is_unknown_and_is_not_created(here: Presence, directory:
 
 
 def test_another_file_under_the_same_name_is_unknown(here: Presence, directory: Path) -> None:
+    """H16."""
     (file,) = directory.iterdir()
     shutil.copy(file, directory / "copy")
     os.replace(directory / "copy", file)
@@ -292,6 +296,7 @@ def test_another_file_under_the_same_name_is_unknown(here: Presence, directory: 
 
 
 def test_another_nonce_in_the_same_file_is_unknown(here: Presence, directory: Path) -> None:
+    """H16."""
     (file,) = directory.iterdir()
     for content in (b"", b"0" * 20, file.read_bytes() + b"0"):
         file.write_bytes(content)
@@ -312,6 +317,7 @@ def test_a_planted_file_is_unknown_and_does_not_hold_up_the_probe(
 
 
 def test_another_boot_is_unknown(here: Presence, directory: Path) -> None:
+    """H16."""
     assert probe(str(directory), here.worker, boot_id="another-boot") is Alive.unknown
 
 
@@ -321,6 +327,7 @@ def test_a_token_that_cannot_be_read_is_unknown(directory: Path, token: str) -> 
 
 
 def test_probing_from_many_threads_never_disturbs_the_holder(here: Presence, directory: Path) -> None:
+    """H16."""
     answers: list[Alive] = []
     threads = [
         threading.Thread(
@@ -358,6 +365,7 @@ def test_both_kinds_of_lock_are_seen_from_another_open_file_and_only_held_once(
 
 
 def test_a_network_file_system_is_refused_by_name(directory: Path, tmp_path: Path) -> None:
+    """H16."""
     table = Path("/proc/self/mountinfo").read_text()
     kind = filesystem_of(str(tmp_path))
     assert kind not in NETWORK

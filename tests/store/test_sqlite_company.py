@@ -49,6 +49,7 @@ def look_with_another_library(path: Path) -> None:
 
 
 async def test_what_is_acknowledged_after_another_library_closed_the_file_is_there(tmp_path: Path) -> None:
+    """I1."""
     path = tmp_path / "onward.db"
     store = SqliteStore(str(path))
     run = await stepped(store, await held(store))
@@ -61,6 +62,7 @@ async def test_what_is_acknowledged_after_another_library_closed_the_file_is_the
 
 
 async def test_the_last_to_close_leaves_one_file(tmp_path: Path) -> None:
+    """I1."""
     path = tmp_path / "onward.db"
     first, second = SqliteStore(str(path)), SqliteStore(str(path))
     run = await created(first)
@@ -75,6 +77,7 @@ async def test_the_last_to_close_leaves_one_file(tmp_path: Path) -> None:
 async def test_closing_a_store_whose_log_is_gone_writes_over_nothing_that_others_wrote_since(
     tmp_path: Path,
 ) -> None:
+    """I1."""
     path = tmp_path / "onward.db"
     visit(path, "earlier", make=20)
     store = SqliteStore(str(path))

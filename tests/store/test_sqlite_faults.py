@@ -67,6 +67,7 @@ def limited(path: str, opened: list[apsw.Connection]) -> apsw.Connection:
 
 
 async def test_a_full_disk_is_told_as_such_and_goes_on_when_there_is_space(path: Path) -> None:
+    """K20."""
     opened: list[apsw.Connection] = []
     store = SqliteStore(str(path), connect=partial(limited, opened=opened))
     told = [await held(store)]
@@ -260,7 +261,10 @@ async def test_an_append_that_waits_for_a_lock_goes_on_when_it_is_free(
 async def test_a_request_looks_for_the_lock_more_than_a_thousand_times_a_second(
     path: Path, rival: apsw.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever looks less often than a busy holder commits gets the lock by luck, and may never be lucky."""
+    """Whoever looks less often than a busy holder commits gets the lock by luck, and may never be lucky.
+
+    H3.
+    """
     store = SqliteStore(str(path))
     run, waited, sleep = await held(store), list[float](), asyncio.sleep
 

@@ -153,6 +153,7 @@ def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path, tab
 
 
 async def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
+    """K7."""
     path = tmp_path / "onward.db"
     await SqliteStore(str(path)).close()
     db = apsw.Connection(str(path))

@@ -64,6 +64,7 @@ async def work(process: Process) -> RunStatus | None:
 async def test_a_run_from_a_machine_with_another_clock_is_taken_at_once(
     skewed: tuple[World, ManualClock], skew_s: float
 ) -> None:
+    """I13."""
     world, _ = skewed
     submitter = await worker_of(world, {}, skew_s=skew_s)
     process = await worker_of(world, {}, skew_s=0)
@@ -79,7 +80,10 @@ async def test_a_run_from_a_machine_with_another_clock_is_taken_at_once(
 async def test_a_retry_that_another_clock_set_is_made_once_its_time_has_come(
     skewed: tuple[World, ManualClock], skew_s: float
 ) -> None:
-    """The next holder neither waits for an hour nor claims the run again and again to find nothing to do."""
+    """The next holder neither waits for an hour nor claims the run again and again to find nothing to do.
+
+    I13.
+    """
     world, database = skewed
     first = await worker_of(world, {"a": [Result.retry("busy")] * 3}, skew_s=0)
     second = await worker_of(world, {}, skew_s=skew_s)
@@ -116,6 +120,7 @@ async def test_a_manager_with_another_clock_drives_its_child_once_the_childs_tim
 async def test_a_deadline_that_another_clock_set_is_applied_once_it_has_come(
     skewed: tuple[World, ManualClock], skew_s: float
 ) -> None:
+    """I13."""
     world, database = skewed
     first = await worker_of(world, {}, skew_s=0)
     second = await worker_of(world, {}, skew_s=skew_s)

@@ -63,6 +63,7 @@ on_postgres = pytest.mark.parametrize(
 def test_a_command_has_ended_before_another_worker_starts_it_again(
     shell: Shell, network: Network, ledger: Ledger, fail: Callable[[Started, Network], None], ignored: str
 ) -> None:
+    """I29."""
     shell.write("job.dot", pipeline(("a", ignored + ledger.command)))
     assert shell.inside("submit", "job.dot", "--run-id", "job").code == 0
     first = shell.start("worker", *LEASE, "--db", network.url)
@@ -82,7 +83,7 @@ def test_a_command_has_ended_before_another_worker_starts_it_again(
 def test_a_killed_workers_command_has_ended_before_another_worker_starts_it_again(
     shell: Shell, ledger: Ledger
 ) -> None:
-    """Its supervisor kills the command; if that takes long, the run is not free before."""
+    """Its supervisor kills the command; if that takes long, the run is not free before. I16, I29."""
     shell.write("job.dot", pipeline(("a", f"echo $PPID > supervisor; {ledger.command}")))
     assert shell.inside("submit", "job.dot", "--run-id", "job").code == 0
     first = shell.start("worker", *ENDLESS)

@@ -76,6 +76,7 @@ async def refusing(world: World, error: Exception | None, clock: ManualClock) ->
 
 
 async def test_a_claim_that_the_database_fails_is_passed_over_noted_and_tried_again(world: World) -> None:
+    """I36."""
     clock = ManualClock(autojump=False)
     process, store = await refusing(world, StoreIO("the index row is too large"), clock)
     await submitted(process, "bad", "good")
@@ -113,6 +114,7 @@ class Broken(Around[RunLog]):
 
 
 async def test_a_defect_that_one_run_brings_out_keeps_nobody_from_the_others(world: World) -> None:
+    """I37."""
     process = await world.process(clock=ManualClock(autojump=False), wrap=partial(FaultyStore, log=Broken))
     await submitted(process, "bad", "good")
     assert await taken_by(process) == "good"
@@ -159,7 +161,7 @@ async def test_a_resume_that_folded_a_long_log_leaves_a_snapshot(world: World) -
 async def test_a_name_that_no_index_can_hold_keeps_postgres_from_nothing_else(
     postgres_emptied_url: str,
 ) -> None:
-    """From a database that an older Onward wrote: new runs cannot have such names."""
+    """From a database that an older Onward wrote: new runs cannot have such names. I37."""
 
     async def connect() -> Store:
         return await open_store(postgres_emptied_url)
@@ -189,7 +191,7 @@ NAMED: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("what", list(NAMED))
 async def test_a_name_that_is_too_long_is_refused_at_the_door(world: World, what: str) -> None:
-    """Equally on every store, before anything is stored, in one sentence."""
+    """Equally on every store, before anything is stored, in one sentence. I37."""
     process = await world.process()
     source, start = NAMED[what]
     with pytest.raises((InvalidInput, InvalidPipeline)) as refusal:

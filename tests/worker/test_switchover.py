@@ -98,7 +98,7 @@ def assert_each_step_ran_once(shell: Shell, started: Started) -> None:
 def test_a_step_that_ends_while_the_server_is_read_only_is_not_repeated(
     primary: PostgresServer, url: str, at_work: AtWork, turnstile: Turnstile
 ) -> None:
-    """A server that is read-only for a while is waited for, as in any other outage."""
+    """A server that is read-only for a while is waited for, as in any other outage. I7."""
     shell, started = at_work(url)
     set_read_only(primary, "on")
     turnstile.let_through()
@@ -110,7 +110,7 @@ def test_a_step_that_ends_while_the_server_is_read_only_is_not_repeated(
 def test_a_worker_follows_its_address_from_a_demoted_server_to_the_new_primary(
     primary: PostgresServer, standby: PostgresStandby, network: Network, at_work: AtWork, turnstile: Turnstile
 ) -> None:
-    """The demoted server keeps its connections and can be read; only new ones lead to the primary."""
+    """The demoted server keeps its connections and can be read; only new ones lead to the primary. I7."""
     shell, started = at_work(network.url)
     set_read_only(primary, "on")
     standby.catch_up()
@@ -123,6 +123,7 @@ def test_a_worker_follows_its_address_from_a_demoted_server_to_the_new_primary(
 def test_an_address_with_several_hosts_leads_to_the_one_that_can_be_written(
     primary: PostgresServer, standby: PostgresStandby, url: str, at_work: AtWork, turnstile: Turnstile
 ) -> None:
+    """I7."""
     first, second = (urlsplit(server.url()).netloc.rpartition("@")[2] for server in (primary, standby))
     shell, started = at_work(url.replace(first, f"{first},{second}"))
     standby.catch_up()

@@ -120,6 +120,7 @@ def test_a_tree_that_is_to_be_kept_is_kept(desk: Desk) -> None:
 
 
 def test_only_a_step_that_changes_the_tree_records_it(desk: Desk) -> None:
+    """O11."""
     steps = ("look", "true"), ("write", "echo 1 > note"), ("again", "true")
     assert desk.inside("run", desk.line(*steps), "--run-id", "run").code == 0
     assert [step for step, body in desk.finished().items() if "workspace" in body] == ["write#1"]
@@ -216,6 +217,7 @@ def test_a_workspace_that_cannot_be_used_is_refused_before_there_is_a_run(desk: 
 
 
 def test_a_workspace_that_is_gone_stops_the_run_before_its_first_step(desk: Desk) -> None:
+    """O12."""
     assert desk.inside("submit", desk.line(("write", desk.noting())), "--run-id", "run").code == 0
     desk.repository.path.rename(desk.directory / "moved")
     desk.inside("worker", "--until-idle")

@@ -55,6 +55,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def test_a_work_tree_is_made_once_and_then_used_again(desk: Desk) -> None:
+    """O9."""
     (desk.directory / "note").write_text("mine")
     desk.trees.make(desk.place, desk.start)
     assert (desk.directory / "note").read_text() == "mine"
@@ -63,6 +64,7 @@ def test_a_work_tree_is_made_once_and_then_used_again(desk: Desk) -> None:
 
 
 def test_a_work_tree_that_was_not_whole_is_made_anew(desk: Desk) -> None:
+    """O9."""
     desk.repository.git("update-ref", "-d", "refs/onward/run/made-workspace-7")
     (desk.directory / "story").unlink()
     desk.trees.make(desk.place, desk.start)

@@ -131,6 +131,7 @@ async def test_a_run_that_nobody_claimed_takes_no_work(store: Store) -> None:
 
 @pytest.mark.parametrize("with_row", [True, False])
 async def test_the_same_append_again_succeeds_without_a_second_copy(store: Store, with_row: bool) -> None:
+    """H1."""
     run = await held(store)
     write, after = run.then(*step(run), with_row=with_row)
     await store.log.append(write, run.lease)
@@ -156,6 +157,7 @@ async def test_an_append_whose_reply_was_lost_is_found_even_by_a_holder_that_los
 
 
 async def test_the_append_that_stops_a_run_releases_it_too(store: Store) -> None:
+    """H9."""
     run = await held(store)
     write, after = run.then(RunPaused(reason="signal"))
     await store.log.append(write, run.lease)

@@ -56,6 +56,7 @@ async def test_a_lease_can_be_renewed_before_it_runs_out(store: Store) -> None:
 
 
 async def test_a_taken_over_run_is_lost_to_its_old_holder(store: Store, other: Store) -> None:
+    """H19."""
     old = await stepped(store, await held(store))
     new = await claimed(other, old)
     assert new.lease.token == old.lease.token + 1
@@ -114,6 +115,7 @@ async def test_of_many_claims_at_once_exactly_one_wins(store: Store, other: Stor
 
 
 async def test_a_renewal_answers_the_head_of_each_run_still_held(store: Store, other: Store) -> None:
+    """H4."""
     one, two = await held(store), await stepped(store, await held(store))
     assert await store.leases.renew([one.lease, two.lease]) == {
         one.id: one.position.seq,
@@ -140,6 +142,7 @@ async def test_a_renewal_says_nothing_of_runs_that_are_not_held_by_that_lease(
 async def test_the_runs_of_a_process_that_is_gone_can_be_told_and_taken_over(
     connect: Connect, other: Store
 ) -> None:
+    """H8."""
     gone = await connect()
     run = await stepped(gone, await held(gone))
     name = gone.leases.owner
@@ -206,7 +209,7 @@ async def test_different_keys_and_none_do_not_get_in_each_others_way(store: Stor
 async def test_of_many_runs_claimed_at_once_under_one_key_exactly_one_wins(
     store: Store, other: Store
 ) -> None:
-    """B4-3: of two runs in one work tree, only one may begin."""
+    """B4-3: of two runs in one work tree, only one may begin. H13."""
     runs = [await created(store, exclusive_key="chat-1") for _ in range(10)]
     answers = await asyncio.gather(
         *(claimed((store, other)[n % 2], run) for n, run in enumerate(runs)), return_exceptions=True

@@ -85,6 +85,7 @@ async def test_a_request_with_nothing_to_do_writes_nothing_and_keeps_its_id(stor
 async def test_the_same_request_again_is_answered_without_being_decided_again(
     store: Store, other: Store
 ) -> None:
+    """H1."""
     asked = await requested(store, await held(store), PAUSE, append_id="pause")
     run = await stepped(store, asked)
     before = await everything_of(store, run.id)
@@ -111,6 +112,7 @@ async def test_the_creation_counts_as_a_request_of_its_id(store: Store) -> None:
 
 
 async def test_of_two_rival_requests_the_second_sees_the_first(store: Store, other: Store) -> None:
+    """H3."""
     run = await created(store)
     first, second = Decision(run, "first"), Decision(run, "second")
     await asyncio.gather(
@@ -159,6 +161,7 @@ async def test_requests_of_many_processes_leave_one_log_without_a_gap(store: Sto
 
 
 async def test_a_request_made_for_an_older_log_is_refused(store: Store) -> None:
+    """H13."""
     run = await held(store)
     old, _ = run.then(PAUSE)
     await stepped(store, run)
@@ -169,6 +172,7 @@ async def test_a_request_made_for_an_older_log_is_refused(store: Store) -> None:
 
 
 async def test_a_holder_that_was_overtaken_by_a_request_is_told_to_look(store: Store, other: Store) -> None:
+    """H2."""
     run = await held(store)
     write, _ = run.then(*step(run))
     asked = await requested(other, run, PAUSE)

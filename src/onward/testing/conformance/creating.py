@@ -56,6 +56,7 @@ async def test_a_run_id_is_given_once(store: Store, other: Store, append_id: str
 async def test_the_same_creation_again_is_a_success(
     store: Store, other: Store, append_id: str | None
 ) -> None:
+    """H1."""
     write, run = creation()
     await store.log.create(write, append_id)
     before = await everything_of(store, run.id)

@@ -67,6 +67,7 @@ async def test_a_fork_can_be_made_at_once_with_the_event_it_stands_on(store: Sto
 
 
 async def test_a_refused_write_does_not_disturb_those_beside_it(store: Store, other: Store) -> None:
+    """H5."""
     lost, stale = await held(store), await held(store)
     await claimed(other, lost)
     await stepped(store, stale)

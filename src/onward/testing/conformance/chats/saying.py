@@ -134,7 +134,7 @@ async def test_the_end_has_the_state_of_the_call(store: Store) -> None:
 
 
 async def test_a_flush_whose_reply_was_lost_is_made_again(store: Store) -> None:
-    """The same chunks under the same indexes, and newer text under the next."""
+    """The same chunks under the same indexes, and newer text under the next. I34."""
     draft = await speaking(store)
     await store.messages.flush([growth(draft, "a", "b")], 1)
     assert await store.messages.flush([growth(draft, "a", "b")], 1) == [STORED]
@@ -143,6 +143,7 @@ async def test_a_flush_whose_reply_was_lost_is_made_again(store: Store) -> None:
 
 
 async def test_a_chunk_after_the_end_is_refused(store: Store, other: Store) -> None:
+    """I34."""
     draft = await speaking(store)
     await appended(store, draft, answered())
     for process in (store, other):
@@ -151,6 +152,7 @@ async def test_a_chunk_after_the_end_is_refused(store: Store, other: Store) -> N
 
 
 async def test_a_writer_that_wakes_after_a_take_over_writes_nothing(store: Store, other: Store) -> None:
+    """I34."""
     draft = await speaking(store)
     claim = RunClaimed(token=draft.run.token + 1, worker=other.leases.owner, lost=True)
     write, taken = draft.then(CallLost(step=STEP, call="m1", number=1, why="gone"), claim)
