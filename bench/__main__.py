@@ -38,7 +38,7 @@ from onward.engine.control.requests import Resume, Start
 from onward.engine.engine import Engine
 from onward.model.run import RunStatus
 from onward.testing.postgres import PostgresServer
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 WRITES = 4  # of a run of three steps: its start, two steps on the way, and the last with the end
 PARTS = (

@@ -26,7 +26,7 @@ from onward.redact.redactor import NOTHING_SECRET
 from onward.store.codec import unseal
 from onward.store.port.store import Store
 from onward.store.rows import pack
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 ROUNDS, FEW = 200, 2
 ANSWER_CHARACTERS = 1_000

@@ -17,7 +17,7 @@ from onward.handlers.port import StepContext
 from onward.model.call import Reserved, Usage
 from onward.model.run import RunStatus
 from onward.store.port.store import Store
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 CALLS = 100
 WARM_STEPS = 600

@@ -10,7 +10,7 @@ from bench.figure import Figure
 from bench.files_floor import files_rate, left_by, line_rate
 from bench.pipelines import engine_on
 from bench.rates import AT_A_TIME, RUNS, STEPS, runs_rate, steps_rate
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 LINE_RATIO, RUNS_RATIO, LONG_RATIO = 0.6, 0.35, 0.75
 SYNCED = 2 * 3

@@ -12,7 +12,7 @@ import sys
 from bench.pipelines import engine_on
 from onward.clock import SystemClock
 from onward.engine.loop.stop import StopSwitch
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from onward.worker.worker import Worker
 
 

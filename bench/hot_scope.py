@@ -10,7 +10,7 @@ from bench.figure import Figure
 from bench.pipelines import engine_on, line
 from bench.workers import Crew, Rates, crew_of
 from onward.engine.control.requests import Start
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 WORKERS, RUNS_EACH, CALLS = 16, 4, 10
 RATIO_MIN = 0.7

@@ -80,7 +80,7 @@ async def play(each: int, db: str) -> None:
     pipelines = importlib.import_module("bench.pipelines")
     requests = importlib.import_module("onward.engine.control.requests")
     try:
-        wiring = importlib.import_module("onward.wiring.stores")
+        wiring = importlib.import_module("onward.wiring")
     except ImportError:  # in older ones
         wiring = importlib.import_module("onward.wiring")
     store = await wiring.open_store(db)

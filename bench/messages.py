@@ -21,7 +21,7 @@ from onward.store.port.chats.messages import Flushed, Growth, Messages
 from onward.store.port.store import Store
 from onward.testing.conformance.chats.saying import STEP, speaking
 from onward.testing.drafts import Draft
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 STREAMS = 20
 TOKENS_PER_S = 10_000

@@ -29,7 +29,7 @@ from onward.engine.control.requests import Start
 from onward.machine.definition import AGENT
 from onward.model.run import RunStatus
 from onward.testing.models.script import Reply, Rule, Script
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 EACH = 3_000
 """Tokens in an answer."""

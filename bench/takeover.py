@@ -24,7 +24,7 @@ import bench.elsewhere
 from bench.figure import Figure
 from bench.pipelines import engine_on
 from onward.engine.control.requests import Start
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from onward.worker.worker import SWEEP_S
 
 KILLS, KILLS_ELSEWHERE = 10, 5

@@ -29,7 +29,7 @@ from onward.engine.loop.stop import StopSwitch
 from onward.store.postgres.link.connection import Address, connect
 from onward.store.postgres.statements import QUERIES
 from onward.store.queries import load_queries
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 CREWS = (1, 2, 4, 8)
 AT_ONCE = 4

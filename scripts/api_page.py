@@ -14,7 +14,7 @@ import msgspec
 
 import onward
 from onward import errors
-from onward.app.queueing import HowSubmitted
+from onward.app.queue import HowSubmitted
 from onward.engine.control.requests import Resume
 from onward.worker.embedded import EmbeddedWorker
 

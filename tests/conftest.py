@@ -21,7 +21,7 @@ from psycopg import sql
 from onward.receipts.places import HANDOFFS, RECEIPTS, is_finished_file
 from onward.receipts.receipt import read_handoff, read_receipt
 from onward.testing.postgres import PostgresServer
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.chance import SAME, slowness
 from tests.world import World, connect_to_memory, in_memory
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onward.agents.tools.port import ToolUse
     from onward.app import Onward
-    from onward.app.queueing import Submission
+    from onward.app.queue import Submission
     from onward.engine.control.interview import (
         AutoApprove,
         CallbackInterviewer,
@@ -43,7 +43,7 @@ _WHERE = {
     "StepContext": "onward.handlers.port",
     "StepStatus": "onward.model.events.steps",
     "StopSwitch": "onward.engine.loop.stop",
-    "Submission": "onward.app.queueing",
+    "Submission": "onward.app.queue",
     "ToolUse": "onward.agents.tools.port",
 }
 __all__ = [

@@ -14,7 +14,7 @@ from onward.config.settings import load_settings
 from onward.errors import InvalidInput
 from onward.model.values.providers import KNOWN_PROVIDERS
 from onward.redact.redactor import NOTHING_SECRET
-from onward.wiring.agents import open_models, open_prices
+from onward.wiring import open_models, open_prices
 
 PAGE = Path(__file__).parents[2] / "docs/configuration.md"
 LOCAL = {"base_url": "http://127.0.0.1:8000/v1"}

@@ -23,7 +23,7 @@ from onward.store.port.log import RunLog
 from onward.store.port.store import Store
 from onward.testing.faults import Around, Died, Fault, FaultyStore
 from onward.testing.postgres import PostgresServer
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.agents.test_agent_step import Scripted, at, model
 from tests.chance import examples
 from tests.conftest import Counted

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 
-from onward.carry.exporting import Exporter, row_of
-from onward.carry.importing import Checked, Importer
-from onward.carry.spool import Spool
+from onward.carry.exporter import Exporter, row_of
+from onward.carry.format import Spool
+from onward.carry.importer import CheckedExport, Importer
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
 
@@ -20,6 +20,6 @@ async def exported(store: Store) -> bytes:
 async def imported(content: bytes, into: Store) -> None:
     spool = Spool(io.BytesIO(content), "the file")
     try:
-        await Importer(into, ManualClock(), Checked(spool)).bring()
+        await Importer(into, ManualClock(), CheckedExport(spool)).bring()
     finally:
         spool.close()

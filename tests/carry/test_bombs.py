@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from onward.carry.importing import Checked
-from onward.carry.spool import CHUNK, LINE_BYTES_MAX, Limits, Spool
+from onward.carry.format import CHUNK, LINE_BYTES_MAX, Spool, UnpackLimits
+from onward.carry.importer import CheckedExport
 from onward.errors import Refused
 from tests.carry.test_hostile_files import forged
 from tests.cli.shell import Shell
 
 MIB = 1024 * 1024
-SMALL = Limits(free=2 * MIB, ratio=10, line=MIB)
+SMALL = UnpackLimits(free=2 * MIB, ratio=10, line=MIB)
 
 
 class Counted(io.RawIOBase):
@@ -42,7 +42,7 @@ def packed(content: bytes, times: int = 1) -> bytes:
     return target.getvalue()
 
 
-def spooled(content: bytes, limits: Limits = SMALL) -> Spool:
+def spooled(content: bytes, limits: UnpackLimits = SMALL) -> Spool:
     return Spool(io.BytesIO(content), "the file", limits)
 
 
@@ -97,9 +97,9 @@ def test_a_disk_without_room_for_the_copy_is_told_of(monkeypatch: pytest.MonkeyP
 
 def test_an_export_is_taken_in_by_the_limits_that_hold_without_a_flag() -> None:
     spool = Spool(io.BytesIO(packed(forged())), "the file")
-    assert [row.id for row in Checked(spool).rows] == ["run"]
+    assert [row.id for row in CheckedExport(spool).rows] == ["run"]
     spool.close()
-    assert Limits().line == LINE_BYTES_MAX
+    assert UnpackLimits().line == LINE_BYTES_MAX
 
 
 def test_a_file_that_a_person_trusts_may_unpack_to_more(tmp_path: Path) -> None:

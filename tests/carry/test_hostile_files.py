@@ -10,9 +10,8 @@ import pytest
 from blake3 import blake3
 from msgspec.structs import replace
 
-from onward.carry.importing import Checked
-from onward.carry.lines import BlobLine, CarriedRun, EventLine, Header, write_line
-from onward.carry.spool import Spool
+from onward.carry.format import BlobLine, CarriedRun, EventLine, Header, Spool, write_line
+from onward.carry.importer import CheckedExport
 from onward.errors import Refused
 from onward.store.codec import chain_hash, content_hash
 from onward.store.port.stored import ORIGIN
@@ -47,10 +46,10 @@ def created(**changes: Any) -> str:
     return json.dumps({**json.loads(write.records[0].body), **changes})
 
 
-def looked_at(content: bytes) -> Checked:
+def looked_at(content: bytes) -> CheckedExport:
     spool = Spool(io.BytesIO(content), "the file")
     try:
-        return Checked(spool)
+        return CheckedExport(spool)
     finally:
         spool.close()
 

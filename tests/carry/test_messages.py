@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from blake3 import blake3
 
-from onward.carry.exporting import Exporter, row_of
-from onward.carry.lines import End, MessageLine, read_line, write_line
+from onward.carry.exporter import Exporter, row_of
+from onward.carry.format import End, MessageLine, read_line, write_line
 from onward.errors import Refused
 from onward.model.chats.message import Reset, text_of
 from onward.model.events.steps import StepStarted

@@ -8,9 +8,9 @@ from typing import BinaryIO
 
 import pytest
 
-from onward.carry.exporting import Exporter, row_of
-from onward.carry.importing import Checked, Importer
-from onward.carry.spool import Spool
+from onward.carry.exporter import Exporter, row_of
+from onward.carry.format import Spool
+from onward.carry.importer import CheckedExport, Importer
 from onward.clock import SystemClock
 from onward.errors import Refused
 from onward.model.events.runs import RunPaused
@@ -64,7 +64,7 @@ async def test_memory_does_not_grow_with_what_is_exported_and_imported(tmp_path:
     try:
         await export(here, tmp_path / "export", "run")
         spool = spooled(tmp_path / "export")
-        (one,) = await Importer(there, SystemClock(), Checked(spool)).bring()
+        (one,) = await Importer(there, SystemClock(), CheckedExport(spool)).bring()
         spool.close()
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -89,7 +89,7 @@ async def test_an_export_of_a_run_that_goes_on_is_of_one_moment(
     assert row_after.position.seq > row.head
     (tmp_path / "export").write_bytes(b"".join(parts))
     there, spool = SqliteStore(str(tmp_path / "there.db")), spooled(tmp_path / "export")
-    await Importer(there, SystemClock(), Checked(spool)).bring()
+    await Importer(there, SystemClock(), CheckedExport(spool)).bring()
     spool.close()
     arrived = await there.log.read("run", after=row.head, limit=1)
     assert arrived[0].kind == "RunClaimed"
@@ -112,8 +112,8 @@ async def test_an_import_whose_reply_was_lost_or_that_died_is_finished_by_the_ne
     spool = spooled(tmp_path / "export")
     faulty = FaultyStore(store, Fault.LOSE_REPLY, 2, counted={"carrying.receive"})
     with pytest.raises(Exception, match="this is a test"):
-        await Importer(faulty, SystemClock(), Checked(spool)).bring()
-    brought = await Importer(store, SystemClock(), Checked(spool)).bring()
+        await Importer(faulty, SystemClock(), CheckedExport(spool)).bring()
+    brought = await Importer(store, SystemClock(), CheckedExport(spool)).bring()
     spool.close()
     assert [one.is_new for one in brought] == [False, False]
     for run_id in ("one", "two"):
@@ -141,7 +141,7 @@ async def test_an_import_that_stood_still_brings_a_run_with_its_content_or_not_a
         await here.log.append(write, run.lease)
         await export(here, tmp_path / run.id, run.id)
         spool = spooled(tmp_path / run.id)
-        importer = Importer(FaultyStore(store, carrying=Swept), SystemClock(), Checked(spool))
+        importer = Importer(FaultyStore(store, carrying=Swept), SystemClock(), CheckedExport(spool))
         if run is small:
             assert (await importer.bring())[0].is_new
             assert await store.blobs.find(name) == SOURCE

@@ -7,8 +7,8 @@ import pytest
 from onward.chats.prechecks import precheck, scopes_checked
 from onward.model.chats.intake import Outcome, Wish
 from onward.model.values.amounts import CALLS_PER_CHAT_RUN, CHAT_TOKENS, Amounts
-from onward.operations.local.money.limits import LocalLimits
-from onward.operations.requests.limits import ListLimits, ResetLimits, SetLimit
+from onward.operations.local.database import LocalLimits
+from onward.operations.requests import ListLimits, ResetLimits, SetLimit
 from onward.store.port.money.limits import Scope
 from tests.chats.desk import desk_of
 from tests.chats.test_dispatch import killed

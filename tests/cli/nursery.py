@@ -32,7 +32,7 @@ IMPORTED = (
     "onward.cli.main",
     "onward.cli.commands.start.run",
     "onward.cli.commands.start.workers",
-    "onward.wiring.engines",
+    "onward.wiring",
     "onward.store.sqlite.adapter",
     "onward.store.postgres.adapter",
 )

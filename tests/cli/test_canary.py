@@ -21,7 +21,7 @@ from onward import Onward, Result
 from onward.agents.model.failure import ModelFailed
 from onward.agents.model.request import ModelRequest, user
 from onward.config.settings import load_settings
-from onward.wiring.agents import open_models
+from onward.wiring import open_models
 
 app = Onward()
 SECRET = os.environ["CANARY_TOKEN"]

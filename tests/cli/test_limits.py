@@ -11,7 +11,7 @@ import pytest
 from onward.model.events.runs import RunPaused
 from onward.testing.conformance.money.calling import begun, ended, used, working
 from onward.testing.drafts import requested
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.cli.shell import Shell
 
 

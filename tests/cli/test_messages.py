@@ -10,7 +10,7 @@ from onward.model.chats.message import ChunkKind
 from onward.model.ids import called
 from onward.testing.conformance.chats.saying import answered, appended, growth, speaking
 from onward.testing.drafts import held
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.cli.shell import Shell
 
 CHUNKS = [

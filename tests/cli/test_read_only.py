@@ -191,9 +191,9 @@ def test_a_read_that_a_write_came_between_is_made_again(kept: Kept) -> None:
     """Without side files SQLite takes no locks, so the reader itself sees that the file has changed."""
     read = """
     import asyncio, os, sys
-    from onward.wiring.stores import open_store
+    from onward.wiring import open_store
     from onward.operations.local.lists import LocalLists
-    from onward.operations.requests.lists import ListRuns
+    from onward.operations.requests import ListRuns
     async def main():
         async def statuses():
             return sorted(run["status"] for run in (await LocalLists(store).list_runs(ListRuns()))["runs"])

@@ -36,7 +36,7 @@ from onward.store.codec import unseal
 from onward.store.port.store import Store
 from onward.testing.models.ledger import Entry
 from onward.testing.postgres import PostgresServer
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.crash import chaos_agents, chaos_tools
 from tests.crash.chaos_agents import endpoint, judge_chats, judge_requests, judge_spending, requests
 from tests.crash.chaos_crew import Crew

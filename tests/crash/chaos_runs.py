@@ -17,7 +17,7 @@ from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.store.codec import unseal
 from onward.store.port.runs import RunQuery
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.crash.chaos_agents import PROJECT, chat_of
 from tests.crash.chaos_tools import STEP, Traces, decided, uses_tools
 

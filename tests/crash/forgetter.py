@@ -21,8 +21,7 @@ from onward.engine.control.retention import Collector, Policy
 from onward.receipts.homes import Homes
 from onward.store.port.store import Store
 from onward.store.sqlite.adapter import SqliteStore
-from onward.wiring.places import POSTGRES
-from onward.wiring.stores import open_store
+from onward.wiring import POSTGRES, open_store
 
 
 class Countdown:

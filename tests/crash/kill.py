@@ -33,7 +33,7 @@ from onward.model.run import AttemptState, Run, RunStatus
 from onward.read.lookup import completed_of
 from onward.read.verify import verify_run
 from onward.testing.postgres import PostgresServer
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.cli.nursery import INHERITED, Process, start
 
 PATIENCE_S = 60

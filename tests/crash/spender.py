@@ -23,7 +23,7 @@ from onward.machine.decide.claim import HolderView, decide_claim
 from onward.model.events.event import Event
 from onward.store.port.store import Store
 from onward.testing.conformance.money.calling import beginning, ended, used, working
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 RESERVED_MAX = 40
 AGAIN_S = 0.02

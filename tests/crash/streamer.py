@@ -27,7 +27,7 @@ from onward.model.events.steps import StepStarted
 from onward.store.port.store import Store
 from onward.testing.drafts import Draft, held
 from onward.testing.faults import FaultyStore
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 STEP = "start#1"
 TICK_S = 0.004

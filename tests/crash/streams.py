@@ -27,7 +27,7 @@ from onward.read.verify import verify_run
 from onward.store.port.chats.messages import MessageQuery
 from onward.store.port.store import Store
 from onward.testing.postgres import PostgresServer
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.crash.reading import Reader, same_from_every_position
 from tests.crash.streamer import TOKENS, token
 

@@ -16,7 +16,7 @@ from onward.model.events.runs import RunFailed
 from onward.model.run import RunStatus
 from onward.store.codec import unseal
 from onward.testing.models.ledger import Entry
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.agents.test_agent_step import at, model
 from tests.agents.tooling import Counting, asks, wish, working
 from tests.crash.chaos_agents import PROJECT, TEXT, chat_of, judge_chats, judge_requests, judge_spending

@@ -18,7 +18,7 @@ from onward.model.chats.message import text_of as said_by
 from onward.model.run import RunStatus
 from onward.store.port.chats.messages import MessageQuery
 from onward.store.port.runs import RunQuery
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.conftest import Counted
 from tests.crash.sender import CHATS, chat_of, text_of
 

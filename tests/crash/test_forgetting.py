@@ -16,7 +16,7 @@ from onward.store.codec import VALUE_BYTES_MAX
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store
 from onward.testing.drafts import Draft, fork, held, stepped
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.chance import places
 from tests.cli.nursery import INHERITED
 from tests.cli.nursery import start as start_python

@@ -12,7 +12,7 @@ from onward.read.verify import verify_run
 from onward.store.port.money.limits import ReservationState
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.cli.nursery import INHERITED, Process
 from tests.cli.nursery import start as start_python
 from tests.crash.spender import RESERVED_MAX, take_over

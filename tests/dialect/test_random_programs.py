@@ -30,7 +30,7 @@ from onward.model.ids import branch_of
 from onward.model.run import Run, RunStatus
 from onward.testing.faults import WRITES, Died, Fault, FaultyStore
 from onward.testing.handlers import Call
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.chance import examples
 from tests.dialect.counting import Counting
 from tests.dialect.predicted import Prediction, predict

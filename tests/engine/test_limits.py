@@ -14,9 +14,7 @@ from onward.model.ids import display_id
 from onward.model.run import AttemptState, RunStatus
 from onward.model.values.amounts import raise_argument, raised_amount
 from onward.operations.local.operations import LocalOperations
-from onward.operations.requests.decisions import ResumeRun
-from onward.operations.requests.limits import LimitRaise
-from onward.operations.requests.one_run import GetRun
+from onward.operations.requests import GetRun, LimitRaise, ResumeRun
 from onward.store.port.store import Store
 from onward.testing.conformance.money.calling import begun, ended, used, working
 from onward.testing.drafts import Draft, claimed, requested

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from onward.agents.model.stream import FinishReason
-from onward.carry.exporting import Exporter, row_of
-from onward.carry.importing import Checked, Importer
-from onward.carry.spool import Spool
+from onward.carry.exporter import Exporter, row_of
+from onward.carry.format import Spool
+from onward.carry.importer import CheckedExport, Importer
 from onward.engine.control.retention import UNTOUCHED_US, Collected, Collector, Policy
 from onward.errors import Refused
 from onward.handlers.function import FunctionHandler
@@ -78,7 +78,7 @@ async def carried(process: Process, into: Process) -> None:
     file.seek(0)
     spool = Spool(file, "the file")
     try:
-        await Importer(into.store, into.clock, Checked(spool)).bring()
+        await Importer(into.store, into.clock, CheckedExport(spool)).bring()
     finally:
         spool.close()
 

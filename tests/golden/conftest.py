@@ -10,7 +10,7 @@ import pytest
 
 from onward.testing.clock import NOVEMBER_2023_US, ManualClock
 from onward.testing.postgres import PostgresServer
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.cli.shell import Shell
 from tests.golden.files import VERSIONS, read_manifest, unpack_postgres, unpack_sqlite
 from tests.world import Process, World

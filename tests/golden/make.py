@@ -22,7 +22,7 @@ from onward.model.run import FOLD_VERSION
 from onward.store.port.runs import RunQuery
 from onward.testing.postgres import PostgresServer
 from onward.version import VERSION
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.golden.files import FOLDER, pack_postgres, pack_sqlite, write_manifest
 from tests.golden.maker import Maker
 from tests.golden.stories import STORIES

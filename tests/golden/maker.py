@@ -14,7 +14,7 @@ from onward.store.postgres.adapter import PostgresStore
 from onward.store.sqlite.adapter import SqliteStore
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Died
-from onward.wiring.places import runs_of
+from onward.wiring import runs_of
 from tests.world import Process, Script, World
 
 SEED_FIRST = 1_000_000

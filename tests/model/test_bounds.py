@@ -11,7 +11,7 @@ from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.model.values.bounds import CONCURRENCY, DURATION_S_MAX, EVENT, INTEGER_MAX, PRIORITY, WAIT, shown
 from onward.store.port.runs import RunQuery
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 ODD: tuple[object, ...] = (10**20, -(10**20), 10**5_000, math.inf, math.nan, "3", None, True, [])
 

@@ -14,14 +14,11 @@ from onward.engine.control.interview import Interviewer, QueueInterviewer
 from onward.engine.control.retention import Collector
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, Refused
-from onward.operations.local.operations import LocalOperations
-from onward.operations.local_only import replies
-from onward.operations.local_only.carry import export_runs, import_runs, spool_of
-from onward.operations.local_only.collect import collect_runs
-from onward.operations.local_only.doctor import check_installation
-from onward.operations.local_only.execute import Execution
-from onward.operations.local_only.files import RunDirectories
-from onward.operations.local_only.requests import (
+from onward.operations.here import replies
+from onward.operations.here.database import check_installation, export_runs, import_runs, spool_of
+from onward.operations.here.directories import RunDirectories, collect_runs, verify_runs
+from onward.operations.here.execute import Execution
+from onward.operations.here.requests import (
     CollectRuns,
     ExportRuns,
     ImportRuns,
@@ -29,10 +26,8 @@ from onward.operations.local_only.requests import (
     WriteFiles,
     WriteReceipts,
 )
-from onward.operations.local_only.verify import verify_runs
-from onward.operations.requests.decisions import AnswerGate, ResumeRun
-from onward.operations.requests.new_runs import SubmitRun
-from onward.operations.requests.one_run import GetRun
+from onward.operations.local.operations import LocalOperations
+from onward.operations.requests import AnswerGate, GetRun, ResumeRun, SubmitRun
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock

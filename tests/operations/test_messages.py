@@ -10,10 +10,10 @@ from onward.errors import ChatNotFound, InvalidInput
 from onward.model.chats.message import chat_of_run
 from onward.model.events.runs import RunCancelled
 from onward.model.events.steps import AttemptInterrupted
-from onward.operations.local.chats.messages import LocalMessages
+from onward.operations.local.chats import LocalMessages
 from onward.operations.local.operations import LocalOperations
 from onward.operations.replies.chats import MessagePiece, MessageShown
-from onward.operations.requests.chats import ListMessages, ReadMessages, SendMessage
+from onward.operations.requests import ListMessages, ReadMessages, SendMessage
 from onward.redact.redactor import Redactor
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock

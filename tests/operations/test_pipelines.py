@@ -15,18 +15,20 @@ from onward.model.events.steps import StepStarted
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.model.values.registered import Wanted
+from onward.operations.here.database import check_installation
 from onward.operations.local.operations import LocalOperations
-from onward.operations.local.terms import terms_of
-from onward.operations.local_only.doctor import check_installation
-from onward.operations.replies.pipelines import PipelineAdded
-from onward.operations.requests.new_runs import ForkRun, SubmitRun, SubmitRuns
-from onward.operations.requests.one_run import GetRun
-from onward.operations.requests.pipelines import (
+from onward.operations.local.submit import terms_of
+from onward.operations.replies.database import PipelineAdded
+from onward.operations.requests import (
     AddPipeline,
     EnablePipeline,
+    ForkRun,
     GetPipeline,
+    GetRun,
     ListPipelines,
     RemovePipeline,
+    SubmitRun,
+    SubmitRuns,
 )
 from onward.store.memory.adapter import MemoryStore
 from tests.world import Process, World, line

@@ -12,7 +12,7 @@ from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
 from onward.model.run import RunStatus
 from onward.operations.local.look import LocalLook
-from onward.operations.requests.one_run import ShowRun
+from onward.operations.requests import ShowRun
 from onward.read.view import instant
 from onward.store.owner import owner_label
 from onward.testing.clock import ManualClock

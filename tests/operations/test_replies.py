@@ -15,22 +15,32 @@ from onward.handlers.port import StepContext
 from onward.model.notification import NotificationKind
 from onward.operations import protocol
 from onward.operations.local.operations import LocalOperations
-from onward.operations.replies import decisions, drawing, gates, kept, notifications, pages, runs, workers
-from onward.operations.replies.limits import LimitChanged, LimitList, UsageList
-from onward.operations.requests.decisions import PreviewResume, RecoverRuns, ResumeRun
-from onward.operations.requests.effects import ForgetEffect, GetEffect
-from onward.operations.requests.limits import GetUsage, ListLimits, ResetLimits, SetLimit
-from onward.operations.requests.lists import ListGates, ListRuns, ListWorkers, RunGates
-from onward.operations.requests.new_runs import SubmitRun
-from onward.operations.requests.notifications import ListNotifications, RetryNotification
-from onward.operations.requests.one_run import (
+from onward.operations.replies import database, runs, steps
+from onward.operations.replies.database import LimitChanged, LimitList, UsageList
+from onward.operations.requests import (
     DrawRun,
+    ForgetEffect,
     GetArtifact,
+    GetEffect,
     GetRun,
+    GetUsage,
     ListArtifacts,
     ListCheckpoints,
+    ListGates,
+    ListLimits,
+    ListNotifications,
+    ListRuns,
+    ListWorkers,
+    PreviewResume,
+    RecoverRuns,
+    ResetLimits,
+    ResumeRun,
+    RetryNotification,
+    RunGates,
+    SetLimit,
     ShowRun,
     ShowStep,
+    SubmitRun,
 )
 from onward.testing.conformance.money.calling import begun, ended, used, working
 from tests.engine.test_resume_doors import crashed
@@ -71,31 +81,31 @@ async def test_every_reply_about_a_run_is_what_its_type_says(world: World, sourc
     check(await operations.lists.list_runs(ListRuns(completed=True)), runs.RunList)
     check(await operations.lists.list_runs(ListRuns()), runs.RunList)
     check(await operations.look.get_run(GetRun(run="run")), runs.RunState)
-    check(await operations.look.show_run(ShowRun(run="run")), pages.RunPage)
-    check(await operations.lists.list_gates(ListGates()), gates.GateList)
-    check(await operations.lists.run_gates(RunGates(run="run")), list[gates.GateShown])
+    check(await operations.look.show_run(ShowRun(run="run")), steps.RunPage)
+    check(await operations.lists.list_gates(ListGates()), runs.GateList)
+    check(await operations.lists.run_gates(RunGates(run="run")), list[runs.GateShown])
     for step in (await operations.look.show_run(ShowRun(run="run")))["steps"]:
-        check(await operations.look.show_step(ShowStep(run="run", step=step["step"])), pages.StepPage)
+        check(await operations.look.show_step(ShowStep(run="run", step=step["step"])), steps.StepPage)
     async for checkpoint in operations.look.list_checkpoints(ListCheckpoints(run="run")):
-        check(checkpoint, pages.Checkpoint)
-    check(await operations.look.draw_run(DrawRun(run="run")), drawing.Drawing)
+        check(checkpoint, steps.Checkpoint)
+    check(await operations.look.draw_run(DrawRun(run="run")), steps.Drawing)
 
 
 async def test_every_reply_about_a_decision_is_what_its_type_says(world: World) -> None:
     await crashed(world, line("a", "b"))
     process = await world.process()
     operations = LocalOperations(process.engine, process.clock)
-    check(await operations.lists.list_workers(ListWorkers()), list[workers.WorkerListed])
-    check(await operations.look.show_run(ShowRun(run="run")), pages.RunPage)
+    check(await operations.lists.list_workers(ListWorkers()), list[database.WorkerListed])
+    check(await operations.look.show_run(ShowRun(run="run")), steps.RunPage)
     preview = await operations.decide.preview_resume(PreviewResume(run="run"))
-    check(preview, decisions.ResumePreview)
+    check(preview, runs.ResumePreview)
     assert preview["plan"] == [{"does": "run", "what": "a#1", "why": "attempt 1"}]
-    check(await operations.look.draw_run(DrawRun(run="run", original=True)), drawing.Drawing)
+    check(await operations.look.draw_run(DrawRun(run="run", original=True)), steps.Drawing)
     recovered = await operations.decide.recover_runs(RecoverRuns())
-    check(recovered, workers.Recovered)
+    check(recovered, database.Recovered)
     assert [run["id"] for run in recovered["interrupted"]] == ["run"]
-    check(await operations.decide.resume_run(ResumeRun(run="run")), decisions.Resumed)
-    check(await operations.start.submit_run(SubmitRun(source=line("a"))), decisions.Submitted)
+    check(await operations.decide.resume_run(ResumeRun(run="run")), runs.Resumed)
+    check(await operations.start.submit_run(SubmitRun(source=line("a"))), runs.Submitted)
 
 
 async def test_every_reply_about_artifacts_and_effects_is_what_its_type_says(world: World) -> None:
@@ -108,16 +118,16 @@ async def test_every_reply_about_artifacts_and_effects_is_what_its_type_says(wor
     await process.engine.effect("done", lambda: 1)
     operations = LocalOperations(process.engine, process.clock)
     listed = await operations.look.list_artifacts(ListArtifacts(run="run"))
-    check(listed, kept.ArtifactList)
+    check(listed, steps.ArtifactList)
     contents = []
     for one in listed["artifacts"]:
         found = await operations.look.get_artifact(GetArtifact(run="run", id=one["id"]))
-        check(found, kept.ArtifactContent)
+        check(found, steps.ArtifactContent)
         contents.append(found.get("content", found.get("content_base64")))
     assert contents == ["/w==", "words"]
     for key in ("done", "never"):
-        check(await operations.effects.get_effect(GetEffect(key=key)), kept.EffectShown)
-    check(await operations.effects.forget_effect(ForgetEffect(key="done")), kept.EffectShown)
+        check(await operations.effects.get_effect(GetEffect(key=key)), steps.EffectShown)
+    check(await operations.effects.forget_effect(ForgetEffect(key="done")), steps.EffectShown)
 
 
 async def test_every_reply_about_limits_is_what_its_type_says(world: World) -> None:
@@ -142,13 +152,13 @@ async def test_every_reply_about_notifications_is_what_its_type_says(world: Worl
     await process.store.outbox.subscribe("notify", tuple(NotificationKind), for_us=10**9)
     await process.start(line("a"))
     listed = await operations.notifications.list_notifications(ListNotifications(run="run", limit=1))
-    check(listed, notifications.NotificationList)
+    check(listed, database.NotificationList)
     assert listed["cursor"] is not None
     more = await operations.notifications.list_notifications(ListNotifications(cursor=listed["cursor"]))
     assert more["notifications"] == []
     (one,) = listed["notifications"]
     retried = await operations.notifications.retry_notification(RetryNotification(id=one["id"]))
-    check(retried, notifications.NotificationList)
+    check(retried, database.NotificationList)
     with pytest.raises(NotificationNotFound, match="there is no notification 'nothing'"):
         await operations.notifications.retry_notification(RetryNotification(id="nothing"))
 
@@ -156,8 +166,14 @@ async def test_every_reply_about_notifications_is_what_its_type_says(world: Worl
 def test_every_request_and_every_reply_can_be_described() -> None:
     """What a page about them is made from: a schema for each method's request and reply."""
     described = 0
-    groups = (protocol.Lists, protocol.Look, protocol.Decide, protocol.Effects, protocol.Start)
-    for group in (*groups, protocol.Notifications):
+    groups = (
+        protocol.ListOperations,
+        protocol.LookOperations,
+        protocol.DecideOperations,
+        protocol.EffectOperations,
+        protocol.StartOperations,
+    )
+    for group in (*groups, protocol.NotificationOperations):
         for name, method in vars(group).items():
             if not name.startswith("_"):
                 hints = get_type_hints(method)

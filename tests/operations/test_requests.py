@@ -11,10 +11,21 @@ from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.operations.local.operations import LocalOperations
 from onward.operations.protocol import Operations
-from onward.operations.requests.decisions import AnswerGate, CancelRun, PauseRun, ResumeRun, SteerRun
-from onward.operations.requests.lists import ListGates, ListRuns, RunGates
-from onward.operations.requests.new_runs import ForkRun, SubmitRun
-from onward.operations.requests.one_run import GetRun, ListCheckpoints, ReadEvents
+from onward.operations.requests import (
+    AnswerGate,
+    CancelRun,
+    ForkRun,
+    GetRun,
+    ListCheckpoints,
+    ListGates,
+    ListRuns,
+    PauseRun,
+    ReadEvents,
+    ResumeRun,
+    RunGates,
+    SteerRun,
+    SubmitRun,
+)
 from tests.engine.test_resume_doors import crashed
 from tests.test_pause import GATED
 from tests.world import Process, World, line

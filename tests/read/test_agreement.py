@@ -16,7 +16,7 @@ from onward.model.events.event import Event
 from onward.model.result import Result
 from onward.model.run import Run
 from onward.operations.local.operations import LocalOperations
-from onward.operations.requests.one_run import ShowRun
+from onward.operations.requests import ShowRun
 from onward.receipts.receipt import Receipt
 from onward.receipts.trail import Trail
 from onward.testing.clock import ManualClock

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from onward.model.run import RunStatus
 from onward.operations.local.operations import LocalOperations
-from onward.operations.requests.one_run import ShowRun
+from onward.operations.requests import ShowRun
 from onward.read.checkpoints import read_checkpoints
 from onward.read.lookup import PAGE, PAGE_FIRST, completed_of, last_checkpoint, list_runs, newest_first
 from onward.store.memory.adapter import MemoryDatabase

@@ -13,7 +13,7 @@ from onward.read.verify import verify_run
 from onward.store.codec import content_hash
 from onward.store.port.store import Store
 from onward.testing.conformance.chats.saying import answered, appended, growth, speaking
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 pytestmark = pytest.mark.anyio
 

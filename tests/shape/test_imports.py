@@ -314,7 +314,7 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
         ("cli.commands.decide.stop", "from onward.engine.engine import Engine"),
         ("cli.commands.operate.gc", "from onward.engine.control.retention import Collector"),
         ("cli.commands.look.files", "from onward.store.port.store import Store"),
-        ("cli.commands.start.run", "from onward.wiring.stores import open_store"),
+        ("cli.commands.start.run", "from onward.wiring import open_store"),
         ("cli.commands.start.foreground", "from onward.engine.engine import Engine"),
         ("operations.local.look", "from onward.cli.print.text import table"),
         ("store.sqlite", "import psycopg"),
@@ -347,7 +347,7 @@ def test_a_forbidden_import_is_found(name: str, code: str) -> None:
         ("clock", "import time, random, secrets, uuid"),
         ("config.environment", "import os\nhome = os.environ.get('HOME')"),
         ("cli.commands.start.workers", "from onward.engine.engine import Engine"),
-        ("cli.opening.database", "from onward.wiring.stores import open_store"),
+        ("cli.opening.database", "from onward.wiring import open_store"),
     ],
 )
 def test_an_allowed_import_is_not_found(name: str, code: str) -> None:
@@ -361,7 +361,7 @@ def written(name: str, code: str) -> Module:
 
 def test_a_model_can_be_named_and_priced_without_an_http_client() -> None:
     """Workers, and whoever shows runs, need the port long before the first request."""
-    named = "onward.wiring.engines, onward.wiring.tools, onward.agents.models, onward.agents.prices"
+    named = "onward.wiring, onward.wiring, onward.agents.models, onward.agents.prices"
     code = f"import sys, {named}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"aiohttp", "yarl", "pydantic_ai"} & set(loaded.stdout.split())

@@ -24,7 +24,7 @@ from onward.store.port.registry.pipelines import NewSource
 from onward.store.port.store import Store
 from onward.store.port.stored import StoredEvent, Write
 from onward.testing.drafts import ALL, Draft, created, held, step, stepped
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 
 def say(*words: object) -> None:

@@ -19,7 +19,7 @@ from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store
 from onward.store.port.stored import Position
 from onward.testing.drafts import Draft, created, fork, held, requested, step
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.store.test_migrations import WITHOUT_QUERIES, Database
 
 pytestmark = pytest.mark.anyio

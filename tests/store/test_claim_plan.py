@@ -18,7 +18,7 @@ from onward.store.postgres.link.connection import Address, connect
 from onward.store.postgres.statements import QUERIES as POSTGRES
 from onward.store.queries import load_queries
 from onward.store.sqlite.adapter import SqliteStore
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 DUE = 20
 ROWS = [0, 1, 20, 5_000]

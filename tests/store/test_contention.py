@@ -13,7 +13,7 @@ from onward.store.codec import check_chain
 from onward.store.port.store import Store
 from onward.store.port.stored import ORIGIN
 from onward.testing.drafts import created, log_of
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.cli.nursery import INHERITED
 from tests.cli.nursery import start as start_python
 

@@ -24,7 +24,7 @@ from onward.store.sqlite.adapter import SqliteStore
 from onward.testing.conformance.money.calling import beginning, ending, working
 from onward.testing.drafts import Draft, claimed, fork, log_of
 from onward.testing.postgres import PostgresServer
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.chance import examples
 
 SCOPES = ("chat/c", "day/2023-11-14", "project/p", "run/r0")

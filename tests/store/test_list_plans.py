@@ -23,7 +23,7 @@ from onward.store.postgres.link.connection import Address, connect
 from onward.store.postgres.statements import filtered_call
 from onward.store.sqlite.statements import QUERIES as SQLITE
 from onward.testing.drafts import created
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 pytestmark = pytest.mark.anyio
 AFTER, FAILED = write_cursor(RunPlace(500, "x")), (RunStatus.FAILED,)

@@ -17,7 +17,7 @@ from onward.store.sqlite.adapter import SqliteStore
 from onward.store.sqlite.statements import QUERIES as SQLITE
 from onward.store.tallies import MEASURES as ALL_MEASURES
 from onward.testing.drafts import START_US, created, held, requested
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 COLUMNS = """display_id, pipeline, pipeline_hash, status, reason, detail, recoverable, steps_finished, token,
 on_owner_loss, created_at_us, updated_at_us, ended_at_us, head, hash"""

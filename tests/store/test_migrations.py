@@ -20,7 +20,7 @@ from onward.store.queries import load_migrations, load_queries
 from onward.testing.conformance.chats.saying import answered, appended, speaking
 from onward.testing.drafts import created, fork, held, log_of, stepped
 from onward.testing.postgres import PostgresServer
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 REFUSED = (apsw.ConstraintError, psycopg.IntegrityError, psycopg.errors.RaiseException)
 SCHEMA_SQLITE = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name"

@@ -12,7 +12,7 @@ import pytest
 from onward.store.postgres.statements import QUERIES as POSTGRES
 from onward.store.sqlite.statements import QUERIES as SQLITE
 from onward.testing.drafts import created
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 pytestmark = pytest.mark.anyio
 Explain = Callable[[str], str]

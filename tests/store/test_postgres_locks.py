@@ -16,7 +16,7 @@ from onward.store.port.chats.messages import Flushed, Growth
 from onward.store.port.store import Store
 from onward.testing.conformance.money.calling import STEP, working
 from onward.testing.drafts import Draft
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 pytestmark = [pytest.mark.postgres, pytest.mark.anyio]
 CHAT, SCOPE = "talk", "project/p"

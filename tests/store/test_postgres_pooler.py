@@ -24,7 +24,7 @@ from onward.testing.drafts import Draft, created, held, log_of, requested, step,
 from onward.testing.postgres import PostgresServer
 from onward.testing.postgres_pooler import PgBouncer, find_pgbouncer
 from onward.testing.processes import Connect
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.cli.shell import Shell, pipeline
 from tests.conftest import Counted
 

@@ -11,7 +11,7 @@ from apsw.ext import query_info
 
 from onward.store.queries import load_migrations, load_queries
 from onward.store.sqlite.statements import QUERIES, compact
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 
 PACKAGES = ("onward.store.sqlite", "onward.store.postgres")
 TABLE = re.compile(r"^CREATE TABLE (\w+) \((.*?)^\)", re.MULTILINE | re.DOTALL)

@@ -30,7 +30,7 @@ from onward.store.port.chats.messages import Flushed, Growth
 from onward.store.port.store import Store
 from onward.testing.conformance.money.calling import used
 from onward.testing.drafts import Draft, fork, held
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.chance import examples
 from tests.world import connect_to_memory
 

@@ -24,7 +24,7 @@ from onward.store.port.store import Store
 from onward.store.port.stored import Write
 from onward.store.queries import load_migrations
 from onward.testing.drafts import held, queued, stepped
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from onward.worker.worker import Worker
 from tests.cli.shell import Shell
 from tests.store.test_migrations import WITHOUT_DUE, WITHOUT_QUERIES, Database, without_domains

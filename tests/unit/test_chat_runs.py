@@ -12,9 +12,9 @@ from onward.model.chats.reading import facts_of
 from onward.model.events.steps import AttemptInterrupted
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.operations.local.chats.chats import LocalChats
+from onward.operations.local.chats import LocalChats
 from onward.operations.replies.chats import ChatPage
-from onward.operations.requests.chats import ShowChat
+from onward.operations.requests import ShowChat
 from onward.testing.handlers import Act, Doorway
 from tests.chats.desk import SITE, Desk, desk_of
 from tests.chats.test_dispatch import killed

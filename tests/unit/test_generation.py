@@ -24,7 +24,7 @@ from onward.engine.engine import Engine, Start
 from onward.handlers.function import FunctionHandler
 from onward.testing.models.ledger import read_ledger
 from onward.testing.models.script import Reply, Rule, Script
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.cli.shell import Shell, wait_until
 from tests.worker.conftest import shell as shell
 from tests.world import line

@@ -14,9 +14,7 @@ from onward.engine.loop.stop import StopSwitch
 from onward.machine.plan.planner import DRAIN
 from onward.model.run import RunStatus
 from onward.operations.local.operations import LocalOperations
-from onward.operations.requests.lists import GetStats, ListRuns, ListWorkers
-from onward.operations.requests.new_runs import SubmitRun
-from onward.operations.requests.one_run import ShowRun
+from onward.operations.requests import GetStats, ListRuns, ListWorkers, ShowRun, SubmitRun
 from onward.store.port.workers import Workers
 from onward.testing.faults import Around, FaultyStore
 from onward.testing.handlers import Doorway

@@ -24,7 +24,7 @@ from onward.store.port.stored import Write
 from onward.testing.clock import ManualClock
 from onward.testing.drafts import created, grown, held
 from onward.testing.faults import Around, FaultyStore
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.world import Process, World, line
 
 LONG = "x" * (NAME_CHARACTERS_MAX + 1)

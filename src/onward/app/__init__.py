@@ -8,6 +8,8 @@ async def greet(step):
 
 async with app:
     run = await app.run("hello.dot", inputs={"name": "you"})
+
+`Onward` is one class in four layers, each in its module: `registrations`, `store`, `queue`, `application`.
 """
 
 from onward.app.application import Onward

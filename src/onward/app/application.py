@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
-from onward.app.queueing import Queueing, simulation_of
+from onward.app.queue import AppWithQueue, simulation_of
 from onward.config.environment import tool_variables
 from onward.engine.control.interview import Interviewer
 from onward.engine.control.sources import read_source
@@ -15,7 +15,7 @@ from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.model.answer import Answer
 from onward.model.run import Run
-from onward.operations.local_only.workdir import directory_of
+from onward.operations.here.submission import directory_of
 from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, build
 from onward.pipeline.rules.check import Rule
 from onward.pipeline.rules.custom import rules_here
@@ -24,7 +24,7 @@ from onward.read.lookup import log_pages
 from onward.store.codec import unseal
 
 
-class Onward(Queueing):
+class Onward(AppWithQueue):
     """An application: a store, and the handlers, transforms and interviewers registered with it.
 
     `async with Onward("runs.db") as app:` opens the store and closes it at the end.

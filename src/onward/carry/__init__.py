@@ -1,1 +1,1 @@
-"""Export and import: runs in a file, from one database to another. Begin with `lines`, the format."""
+"""Export and import: runs in a file, from one database to another. Begin with `format`."""

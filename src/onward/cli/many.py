@@ -11,7 +11,7 @@ import msgspec
 
 from onward.cli.times import read_time
 from onward.errors import InvalidInput, RefusedInList
-from onward.operations.requests.new_runs import SubmitRun
+from onward.operations.requests import SubmitRun
 
 STANDARD_INPUT = "-"
 FILE_BYTES_MAX = 64 * 1024 * 1024

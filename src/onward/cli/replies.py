@@ -9,7 +9,7 @@ import msgspec
 
 from onward.agents.listed import ModelList
 from onward.agents.tools.listed import ToolList
-from onward.operations.local_only.replies import (
+from onward.operations.here.replies import (
     Check,
     EffectMade,
     FilesWritten,
@@ -20,23 +20,32 @@ from onward.operations.local_only.replies import (
     RunVerified,
 )
 from onward.operations.replies.chats import ChatList, ChatPage, MessagePiece, MessageSent
-from onward.operations.replies.decisions import Forked, Resumed, ResumePreview
-from onward.operations.replies.drawing import Drawing
-from onward.operations.replies.gates import GateListed
-from onward.operations.replies.kept import ArtifactContent, ArtifactListed, CallListed, EffectShown
-from onward.operations.replies.limits import LimitChanged, LimitList, UsageList
-from onward.operations.replies.notifications import NotificationList
-from onward.operations.replies.pages import Checkpoint, EventShown, RunPage, StepPage
-from onward.operations.replies.pipelines import (
+from onward.operations.replies.database import (
+    LimitChanged,
+    LimitList,
+    NotificationList,
     PipelineAdded,
     PipelineList,
     PipelineListed,
     PipelinePage,
     PipelineRemoved,
+    RunBroken,
+    Stats,
+    UsageList,
+    WorkerListed,
 )
-from onward.operations.replies.runs import RunListed, RunState
-from onward.operations.replies.stats import Stats
-from onward.operations.replies.workers import RunBroken, WorkerListed
+from onward.operations.replies.runs import Forked, GateListed, Resumed, ResumePreview, RunListed, RunState
+from onward.operations.replies.steps import (
+    ArtifactContent,
+    ArtifactListed,
+    CallListed,
+    Checkpoint,
+    Drawing,
+    EffectShown,
+    EventShown,
+    RunPage,
+    StepPage,
+)
 
 
 class ErrorShown(TypedDict):

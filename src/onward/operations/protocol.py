@@ -1,4 +1,7 @@
-"""Who answers requests: small groups of one method per request."""
+"""Who answers requests: small groups of one method per request.
+
+`Operations` at the end has all groups. `operations/local/` answers them in this process.
+"""
 
 from __future__ import annotations
 
@@ -7,60 +10,92 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Protocol
 
 from onward.operations.replies.chats import ChatList, ChatPage, MessagePiece, MessageSent, MessageShown
-from onward.operations.replies.decisions import Forked, Resumed, ResumePreview, Submitted, SubmittedRuns
-from onward.operations.replies.drawing import Drawing
-from onward.operations.replies.gates import GateList, GateShown
-from onward.operations.replies.kept import ArtifactContent, ArtifactList, CallList, EffectShown
-from onward.operations.replies.limits import LimitChanged, LimitList, UsageList
-from onward.operations.replies.notifications import NotificationList
-from onward.operations.replies.pages import Checkpoint, EventShown, RunPage, StepPage
-from onward.operations.replies.pipelines import (
+from onward.operations.replies.database import (
+    LimitChanged,
+    LimitList,
+    NotificationList,
     PipelineAdded,
     PipelineList,
     PipelineListed,
     PipelinePage,
     PipelineRemoved,
+    Recovered,
+    Stats,
+    UsageList,
+    WorkerListed,
 )
-from onward.operations.replies.runs import LimitStop, RunList, RunState
-from onward.operations.replies.stats import Stats
-from onward.operations.replies.workers import Recovered, WorkerListed
-from onward.operations.requests.chats import ListChats, ListMessages, ReadMessages, SendMessage, ShowChat
-from onward.operations.requests.decisions import (
+from onward.operations.replies.runs import (
+    Forked,
+    GateList,
+    GateShown,
+    LimitStop,
+    Resumed,
+    ResumePreview,
+    RunList,
+    RunState,
+    Submitted,
+    SubmittedRuns,
+)
+from onward.operations.replies.steps import (
+    ArtifactContent,
+    ArtifactList,
+    CallList,
+    Checkpoint,
+    Drawing,
+    EffectShown,
+    EventShown,
+    RunPage,
+    StepPage,
+)
+from onward.operations.requests import (
+    AddPipeline,
     AnswerGate,
     CancelRun,
     DismissRun,
-    PauseRun,
-    PreviewResume,
-    RecoverRuns,
-    ResumeRun,
-    SteerRun,
-)
-from onward.operations.requests.effects import ForgetEffect, GetEffect, SettleEffect
-from onward.operations.requests.limits import GetUsage, ListLimits, ResetLimits, SetLimit
-from onward.operations.requests.lists import GetStats, ListGates, ListRuns, ListWorkers, RunGates
-from onward.operations.requests.new_runs import ForkRun, SubmitRun, SubmitRuns
-from onward.operations.requests.notifications import ListNotifications, RetryNotification
-from onward.operations.requests.one_run import (
     DrawRun,
+    EnablePipeline,
+    ForgetEffect,
+    ForkRun,
     GetArtifact,
+    GetEffect,
+    GetPipeline,
     GetRun,
+    GetStats,
+    GetUsage,
     ListArtifacts,
     ListCalls,
+    ListChats,
     ListCheckpoints,
+    ListGates,
+    ListLimits,
+    ListMessages,
+    ListNotifications,
+    ListPipelines,
+    ListRuns,
+    ListWorkers,
+    PauseRun,
+    PreviewResume,
     ReadEvents,
+    ReadMessages,
+    RecoverRuns,
+    RemovePipeline,
+    ResetLimits,
+    ResumeRun,
+    RetryNotification,
+    RunGates,
+    SendMessage,
+    SetLimit,
+    SettleEffect,
+    ShowChat,
     ShowRun,
     ShowStep,
-)
-from onward.operations.requests.pipelines import (
-    AddPipeline,
-    EnablePipeline,
-    GetPipeline,
-    ListPipelines,
-    RemovePipeline,
+    SteerRun,
+    SubmitRun,
+    SubmitRuns,
 )
 
 
-class Lists(Protocol):
+class ListOperations(Protocol):
     """Looks over all runs; changes nothing."""
 
     async def list_runs(self, request: ListRuns) -> RunList: ...
@@ -76,7 +111,7 @@ class Lists(Protocol):
     async def get_stats(self, request: GetStats) -> Stats: ...
 
 
-class Look(Protocol):
+class LookOperations(Protocol):
     """Looks at one run; changes nothing."""
 
     async def get_run(self, request: GetRun) -> RunState: ...
@@ -102,7 +137,7 @@ class Look(Protocol):
     async def draw_run(self, request: DrawRun) -> Drawing: ...
 
 
-class Decide(Protocol):
+class DecideOperations(Protocol):
     """Decides about a run, and executes nothing: the decision is written, and a worker does the rest."""
 
     async def preview_resume(self, request: PreviewResume) -> ResumePreview: ...
@@ -122,7 +157,7 @@ class Decide(Protocol):
     async def recover_runs(self, request: RecoverRuns) -> Recovered: ...
 
 
-class Effects(Protocol):
+class EffectOperations(Protocol):
     """Looks at effects, and decides about those in doubt. Their callers run them."""
 
     async def get_effect(self, request: GetEffect) -> EffectShown: ...
@@ -132,7 +167,7 @@ class Effects(Protocol):
     async def settle_effect(self, request: SettleEffect) -> EffectShown: ...
 
 
-class Notifications(Protocol):
+class NotificationOperations(Protocol):
     """Looks at what is told of runs, and asks for another try. Workers deliver."""
 
     async def list_notifications(self, request: ListNotifications) -> NotificationList: ...
@@ -140,7 +175,7 @@ class Notifications(Protocol):
     async def retry_notification(self, request: RetryNotification) -> NotificationList: ...
 
 
-class Limits(Protocol):
+class LimitOperations(Protocol):
     """Looks at limits and at what was spent, and changes limits."""
 
     async def list_limits(self, request: ListLimits) -> LimitList: ...
@@ -152,7 +187,7 @@ class Limits(Protocol):
     async def get_usage(self, request: GetUsage) -> UsageList: ...
 
 
-class Messages(Protocol):
+class MessageOperations(Protocol):
     """Reads what is said in chats."""
 
     async def list_messages(self, request: ListMessages) -> list[MessageShown]: ...
@@ -164,7 +199,7 @@ class Messages(Protocol):
         ...
 
 
-class Pipelines(Protocol):
+class PipelineOperations(Protocol):
     """Looks at registered pipelines, and adds, enables and removes them."""
 
     async def list_pipelines(self, request: ListPipelines) -> PipelineList: ...
@@ -178,7 +213,7 @@ class Pipelines(Protocol):
     async def remove_pipeline(self, request: RemovePipeline) -> PipelineRemoved: ...
 
 
-class Chats(Protocol):
+class ChatOperations(Protocol):
     """Sends messages, and looks at chats."""
 
     async def send_message(self, request: SendMessage) -> MessageSent: ...
@@ -188,7 +223,7 @@ class Chats(Protocol):
     async def show_chat(self, request: ShowChat) -> ChatPage: ...
 
 
-class Start(Protocol):
+class StartOperations(Protocol):
     """Makes runs, and executes nothing."""
 
     async def submit_run(self, request: SubmitRun) -> Submitted: ...
@@ -202,31 +237,31 @@ class Operations(Protocol):
     """Everything that can be asked, in its groups."""
 
     @property
-    def lists(self) -> Lists: ...
+    def lists(self) -> ListOperations: ...
 
     @property
-    def look(self) -> Look: ...
+    def look(self) -> LookOperations: ...
 
     @property
-    def decide(self) -> Decide: ...
+    def decide(self) -> DecideOperations: ...
 
     @property
-    def effects(self) -> Effects: ...
+    def effects(self) -> EffectOperations: ...
 
     @property
-    def notifications(self) -> Notifications: ...
+    def notifications(self) -> NotificationOperations: ...
 
     @property
-    def limits(self) -> Limits: ...
+    def limits(self) -> LimitOperations: ...
 
     @property
-    def messages(self) -> Messages: ...
+    def messages(self) -> MessageOperations: ...
 
     @property
-    def chats(self) -> Chats: ...
+    def chats(self) -> ChatOperations: ...
 
     @property
-    def pipelines(self) -> Pipelines: ...
+    def pipelines(self) -> PipelineOperations: ...
 
     @property
-    def start(self) -> Start: ...
+    def start(self) -> StartOperations: ...

@@ -12,7 +12,7 @@ from onward.agents.tools.toolbox import Toolbox
 from onward.config.known_secrets import redactor_of
 from onward.config.settings import load_settings
 from onward.errors import InvalidInput
-from onward.wiring.tools import make_mcp
+from onward.wiring import make_mcp
 from tests.agents.tools.mcp_servers import PROGRAM
 from tests.agents.tools.using import a_step, used
 

@@ -14,7 +14,7 @@ from onward.config.settings import load_settings
 from onward.errors import InvalidInput
 from onward.model.values.tools import BUILT_IN_TOOLS
 from onward.redact.redactor import NOTHING_SECRET
-from onward.wiring.tools import make_toolbox
+from onward.wiring import make_toolbox
 from tests.agents.tools.in_workspace import step_in
 
 PAGE = Path(__file__).parents[3] / "docs/configuration.md"

@@ -38,7 +38,7 @@ from onward.store.port.store import Store
 from onward.testing.model_endpoint import ModelEndpoint, serving_model
 from onward.testing.models.ledger import Entry, Ledger
 from onward.testing.postgres import PostgresServer
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.crash.agents.judging import (
     Seen,
     charged,

@@ -25,7 +25,7 @@ from onward.errors import RunNotFound
 from onward.machine.decide.doubt import calls_in_doubt, is_in_doubt
 from onward.model.call import call_key
 from onward.model.run import OpenStep, Run, RunStatus
-from onward.wiring.stores import open_store
+from onward.wiring import open_store
 from tests.agents.asking import NAME, models_at
 from tests.crash.agents.points import DoomedStore, Points
 from tests.crash.agents.tools import ECHO, NOTE, PAY, SAID, ServerLedger, UseLedger, toolbox

@@ -197,7 +197,7 @@ async def _registered(db: str | None, app: str | None) -> list[tuple[str, str]]:
 
     from onward.cli.opening.creating import pipelines_of
     from onward.cli.options import Common
-    from onward.operations.requests.pipelines import ListPipelines
+    from onward.operations.requests import ListPipelines
 
     async with asyncio.timeout(DATABASE_S_MAX), pipelines_of(Common(db=db, app=app)) as asked:
         found = await asked.list_pipelines(ListPipelines(limit=PIPELINES_MAX))
@@ -210,7 +210,7 @@ async def _listed(command: str, current: str, db: str | None, app: str | None) -
     from onward.cli.opening.looking import lists_of
     from onward.cli.options import Common
     from onward.model.run import RunStatus
-    from onward.operations.requests.lists import ListRuns
+    from onward.operations.requests import ListRuns
 
     statuses = tuple(map(RunStatus, _STATUSES.get(command, ())))
     async with asyncio.timeout(DATABASE_S_MAX), lists_of(Common(db=db, app=app)) as lists:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from onward.config.known_secrets import redactor_of
 from onward.config.settings import Settings, load_settings, place_in
 from onward.errors import InvalidInput
-from onward.wiring.places import POSTGRES, PROJECT_RUNS
+from onward.wiring import POSTGRES, PROJECT_RUNS
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onward.app import Onward
     from onward.cli.options import Common
     from onward.engine.registry.pipelines import Registry
-    from onward.operations.local.pipelines import LocalPipelines
+    from onward.operations.local.database import LocalPipelines
     from onward.operations.local.submit import LocalSubmit
 
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 async def submit_of(common: Common, *, makes: bool = True) -> AsyncIterator[LocalSubmit]:
     """What a command creates runs with. Without an app of the user's, none is made: it would take long."""
     from onward.operations.local.submit import LocalSubmit
-    from onward.wiring.engines import make_submitting
+    from onward.wiring import make_submitting
 
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
     app = None if settings.app is None else app_of(settings)
@@ -42,7 +42,7 @@ async def submit_of(common: Common, *, makes: bool = True) -> AsyncIterator[Loca
 async def pipelines_of(common: Common, *, makes: bool = False) -> AsyncIterator[LocalPipelines]:
     """The registered pipelines of the database that is named; a command that adds one `makes` it."""
     from onward.clock import SystemClock
-    from onward.operations.local.pipelines import LocalPipelines
+    from onward.operations.local.database import LocalPipelines
 
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
     app = None if settings.app is None else app_of(settings)

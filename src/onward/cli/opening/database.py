@@ -10,8 +10,7 @@ from onward.cli.opening.app import loaded_app
 from onward.config.settings import ADDRESS, Settings, load_settings
 from onward.errors import NoDatabase
 from onward.project import CONFIG_FILE
-from onward.wiring.places import is_there
-from onward.wiring.stores import open_store
+from onward.wiring import is_there, open_store
 
 if TYPE_CHECKING:
     from onward.cli.options import Common

@@ -15,12 +15,10 @@ if TYPE_CHECKING:
     from onward.app import Onward
     from onward.cli.options import Common
     from onward.engine.step.leftovers import Leftovers
-    from onward.operations.local.chats.messages import LocalMessages
-    from onward.operations.local.lists import LocalLists
+    from onward.operations.here.directories import RunDirectories, RunLogs
+    from onward.operations.local.chats import LocalMessages
+    from onward.operations.local.lists import LocalLists, LocalNotifications
     from onward.operations.local.look import LocalLook
-    from onward.operations.local.notifications import LocalNotifications
-    from onward.operations.local_only.files import RunDirectories
-    from onward.operations.local_only.logs import RunLogs
     from onward.receipts.homes import Homes
     from onward.store.port.store import Store
 
@@ -53,7 +51,7 @@ def _leftovers(store: Store, app: Onward) -> Leftovers:
     """Looks for what steps left where a resume by the same command line would."""
     from onward.engine.step.leftovers import Leftovers
     from onward.receipts.homes import Homes
-    from onward.wiring.places import own_paths
+    from onward.wiring import own_paths
     from onward.workspace.trees import GitTrees
 
     runs = app.runs_directory
@@ -66,7 +64,7 @@ def _leftovers(store: Store, app: Onward) -> Leftovers:
 async def files_of(common: Common) -> AsyncIterator[RunDirectories]:
     """What a command writes the files of runs with."""
     from onward.clock import SystemClock
-    from onward.operations.local_only.files import RunDirectories
+    from onward.operations.here.directories import RunDirectories
 
     app = common_app(common)
     async with opened(app.store) as store:
@@ -77,7 +75,7 @@ async def files_of(common: Common) -> AsyncIterator[RunDirectories]:
 async def logs_of(common: Common) -> AsyncIterator[RunLogs]:
     """What a command reads the output of steps with."""
     from onward.clock import SystemClock
-    from onward.operations.local_only.logs import RunLogs
+    from onward.operations.here.directories import RunLogs
 
     async with store_with_homes(common) as (store, homes):
         yield RunLogs(store, SystemClock(), homes)
@@ -94,7 +92,7 @@ async def store_with_homes(common: Common) -> AsyncIterator[tuple[Store, Homes |
 @asynccontextmanager
 async def notifications_of(common: Common) -> AsyncIterator[LocalNotifications]:
     """The notifications of the database that is named."""
-    from onward.operations.local.notifications import LocalNotifications
+    from onward.operations.local.lists import LocalNotifications
 
     async with opened(place_of(common)) as store:
         yield LocalNotifications(store)
@@ -104,7 +102,7 @@ async def notifications_of(common: Common) -> AsyncIterator[LocalNotifications]:
 async def messages_of(common: Common) -> AsyncIterator[LocalMessages]:
     """What is said in the chats of the database that is named."""
     from onward.clock import SystemClock
-    from onward.operations.local.chats.messages import LocalMessages
+    from onward.operations.local.chats import LocalMessages
 
     async with opened(place_of(common)) as store:
         yield LocalMessages(store, SystemClock())

@@ -13,7 +13,7 @@ from onward.config.environment import step_key
 from onward.config.known_secrets import redactor_of
 from onward.config.settings import Settings, load_settings
 from onward.errors import InvalidInput
-from onward.wiring.couriers import make_courier
+from onward.wiring import make_courier
 
 if TYPE_CHECKING:
     from onward.agents.listed import ProgramShown
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from onward.engine.control.retention import Collector
     from onward.engine.loop.stop import StopSwitch
     from onward.notify.courier import Courier
+    from onward.operations.local.database import LocalLimits
     from onward.operations.local.effects import LocalEffects
-    from onward.operations.local.money.limits import LocalLimits
     from onward.store.port.store import Store
 
 
@@ -36,7 +36,7 @@ async def collector_of(
     """What a command deletes runs with."""
     from onward.clock import SystemClock
     from onward.engine.control.retention import Collector
-    from onward.wiring.engines import old_trees
+    from onward.wiring import old_trees
 
     async with store_with_homes(common) as (store, homes):
         yield Collector(store, SystemClock(), None if keep_files else homes, warn, old_trees())
@@ -71,7 +71,7 @@ async def effects_of(common: Common) -> AsyncIterator[LocalEffects]:
 async def limits_of(common: Common, *, makes: bool = False) -> AsyncIterator[LocalLimits]:
     """The limits of the database that is named; a command that sets one `makes` it."""
     from onward.clock import SystemClock
-    from onward.operations.local.money.limits import LocalLimits
+    from onward.operations.local.database import LocalLimits
 
     async with opened(place_of(common), makes=makes) as store:
         yield LocalLimits(store, SystemClock())
@@ -105,7 +105,7 @@ def courier_of(
 @asynccontextmanager
 async def toolbox_of(common: Common, out: Output) -> AsyncIterator[Toolbox]:
     """The tools of agents, as a run here would have them."""
-    from onward.wiring.tools import make_mcp, make_toolbox
+    from onward.wiring import make_mcp, make_toolbox
 
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
     app = app_of(settings)
@@ -121,6 +121,6 @@ async def toolbox_of(common: Common, out: Output) -> AsyncIterator[Toolbox]:
 
 def programs_of(settings: Settings) -> list[ProgramShown]:
     """The programs that may work as agents, and where they are on this machine."""
-    from onward.wiring.agents import programs_here
+    from onward.wiring import programs_here
 
     return programs_here(settings)

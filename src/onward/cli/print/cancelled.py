@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onward.cli.options import Common
 from onward.cli.print.text import one_line
 from onward.model.ids import called
-from onward.operations.local_only.replies import ResumeOutlook
+from onward.operations.here.replies import ResumeOutlook
 
 
 def cancelled_lines(before: ResumeOutlook, common: Common) -> Iterator[str]:

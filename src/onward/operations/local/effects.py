@@ -1,4 +1,7 @@
-"""Effects, from the rows of a store."""
+"""Effects, from the rows of a store.
+
+Apart from the other groups because scripts call `onward effect` often, so it must start quickly.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ import msgspec
 
 from onward.engine.step.effects import AtMostOnce
 from onward.model.effect import CommandResult, EffectResult, FunctionResult, as_command, unpack
-from onward.operations.replies.kept import EffectShown
-from onward.operations.requests.effects import ForgetEffect, GetEffect, SettleEffect
+from onward.operations.replies.steps import EffectShown
+from onward.operations.requests import ForgetEffect, GetEffect, SettleEffect
 from onward.read.view import instant
 from onward.store.owner import owner_label
 from onward.store.port.effects import Effect

@@ -1,4 +1,7 @@
-"""Lists over all runs, from the rows of a store. `onward status` must be quick, so this imports little."""
+"""Lists over all runs and notifications, from the rows of a store.
+
+`onward status` must be quick, so this imports little, and no engine.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,37 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from onward.errors import NotificationNotFound
 from onward.model.ids import display_id
+from onward.model.notification import DeliveryState
 from onward.model.row import GateRow
 from onward.model.run import RunStatus
 from onward.model.worker import RegisteredWorker
-from onward.operations.replies.gates import ChoiceOffered, GateList, GateListed, GateShown
-from onward.operations.replies.runs import LimitStop, RunList, RunListed
-from onward.operations.replies.stats import Stats
-from onward.operations.replies.workers import WorkerListed
-from onward.operations.requests.lists import GetStats, ListGates, ListRuns, ListWorkers, RunGates
-from onward.operations.requests.one_run import GetRun
+from onward.operations.replies.database import NotificationList, NotificationShown, Stats, WorkerListed
+from onward.operations.replies.runs import (
+    ChoiceOffered,
+    GateList,
+    GateListed,
+    GateShown,
+    LimitStop,
+    RunList,
+    RunListed,
+)
+from onward.operations.requests import (
+    GetRun,
+    GetStats,
+    ListGates,
+    ListNotifications,
+    ListRuns,
+    ListWorkers,
+    RetryNotification,
+    RunGates,
+)
 from onward.read.lookup import completed_of, find_run, list_runs
 from onward.read.view import instant, view_choice, view_gate, view_row
 from onward.store.owner import owner_label
 from onward.store.port.gates import GateQuery, gate_cursor
+from onward.store.port.outbox import Delivery, DeliveryQuery, delivery_cursor
 from onward.store.port.runs import Listed, RunQuery
 from onward.store.port.store import Store
 
@@ -75,7 +95,7 @@ class LocalLists(msgspec.Struct, frozen=True):
         query = GateQuery(request.pipeline, after=request.cursor, limit=request.limit)
         found = await self.store.gates.open(query)
         cursor = gate_cursor(found[-1]) if len(found) == request.limit else None
-        return {"gates": [_view_row(row) for row in found], "cursor": cursor}
+        return {"gates": [_view_gate_row(row) for row in found], "cursor": cursor}
 
     async def run_gates(self, request: RunGates) -> list[GateShown]:
         """What one run waits for, with all that is known of each question."""
@@ -85,7 +105,7 @@ class LocalLists(msgspec.Struct, frozen=True):
     async def run_limit(self, request: GetRun) -> LimitStop | None:
         """The limit that stopped a run, and what to raise; None if none did."""
         from onward.clock import SystemClock
-        from onward.operations.local.money.stopped import limit_stop
+        from onward.operations.local.look import limit_stop
 
         run = await self._run((await find_run(self.store.runs, request.run)).row.id)
         return await limit_stop(self.store, run, SystemClock().now_us())
@@ -136,7 +156,7 @@ def _view_worker(worker: RegisteredWorker) -> WorkerListed:
     }
 
 
-def _view_row(row: GateRow) -> GateListed:
+def _view_gate_row(row: GateRow) -> GateListed:
     return {
         "run": row.run_id,
         "display_id": display_id(row.run_id),
@@ -149,4 +169,46 @@ def _view_row(row: GateRow) -> GateListed:
         "choices": [cast("ChoiceOffered", view_choice(choice)) for choice in row.choices],
         "opened_at": instant(row.opened_at_us) or "",
         "deadline": instant(row.deadline_us),
+    }
+
+
+class LocalNotifications(msgspec.Struct, frozen=True):
+    """Looks at the outbox of one store, and asks for another try. Workers deliver."""
+
+    store: Store
+
+    async def list_notifications(self, request: ListNotifications) -> NotificationList:
+        """Notifications, newest first: of one run, or of all."""
+        run_id = None if request.run is None else (await find_run(self.store.runs, request.run)).row.id
+        state = None if request.state is None else DeliveryState(request.state)
+        query = DeliveryQuery(run_id=run_id, state=state, after=request.cursor, limit=request.limit)
+        found = await self.store.outbox.read(query)
+        cursor = delivery_cursor(found[-1]) if found and len(found) == request.limit else None
+        return {"notifications": [_view_delivery(one) for one in found], "cursor": cursor}
+
+    async def retry_notification(self, request: RetryNotification) -> NotificationList:
+        """Let a notification be delivered again, whatever became of it."""
+        found = await self.store.outbox.retry(request.id)
+        if not found:
+            raise NotificationNotFound(request.id)
+        return {"notifications": [_view_delivery(one) for one in found], "cursor": None}
+
+
+def _view_delivery(one: Delivery) -> NotificationShown:
+    return {
+        "id": one.id,
+        "subscriber": one.subscriber,
+        "run": one.run_id,
+        "display_id": display_id(one.run_id),
+        "seq": one.seq,
+        "event": one.kind.value,
+        "state": one.state.value,
+        "tries": one.tries,
+        "created_at": instant(one.created_at_us) or "",
+        "due_at": instant(one.due_at_us),
+        "tried_at": instant(one.tried_at_us),
+        "delivered_at": instant(one.delivered_at_us),
+        "response": one.response,
+        "error": one.error,
+        "body": msgspec.json.decode(one.body),
     }

@@ -1,4 +1,8 @@
-"""One run, from a store: as it stands, what happened in it, and its log."""
+"""One run, from a store: as it stands, what happened in it, its log, and its picture.
+
+Also whether it has stopped, and waiting for that, whichever process executes it; and the limit that stopped
+it, with what to raise so that it continues. `onward show` must be quick, so this imports no engine.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +11,40 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, S
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from onward.clock import Clock
+from onward.draw.scene import make_scene
+from onward.draw.states import states_of
+from onward.draw.trace import Trace
+from onward.draw.view import to_view
+from onward.engine.control.limits import still_held
+from onward.engine.control.sources import Sources
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.engine.step.leftovers import Leftovers, view_left
-from onward.errors import ArtifactNotFound, Refused
+from onward.errors import ArtifactNotFound, Refused, StillGoing
 from onward.machine.decide.doubt import is_in_doubt
 from onward.machine.fold.row import project
+from onward.model.events.runs import RunCreated
 from onward.model.ids import display_id, is_in_step
 from onward.model.run import Run, RunStatus
+from onward.model.values.bounds import WAIT
 from onward.model.worker import RegisteredWorker
-from onward.operations.local.artifacts import view_artifact, view_content
-from onward.operations.local.calls.listed import shortened, view_call
-from onward.operations.local.money.stopped import limit_stop
-from onward.operations.replies.drawing import Drawing
-from onward.operations.replies.kept import ArtifactContent, ArtifactList, CallList
-from onward.operations.replies.pages import Checkpoint, EventShown, RunPage, StepPage
-from onward.operations.replies.progress import StepProgress
-from onward.operations.replies.runs import RunState
-from onward.operations.requests.one_run import (
+from onward.operations.local.steps import shortened, view_artifact, view_call, view_content
+from onward.operations.replies.runs import LimitStop, RunState
+from onward.operations.replies.steps import (
+    ArtifactContent,
+    ArtifactList,
+    CallList,
+    Checkpoint,
+    Drawing,
+    EventShown,
+    RunPage,
+    StepPage,
+    StepProgress,
+)
+from onward.operations.requests import (
     DrawRun,
     GetArtifact,
     GetRun,
@@ -45,15 +63,92 @@ from onward.read.log.step import Claim
 from onward.read.lookup import completed_of, find_run, log_pages, read_projection
 from onward.read.one_step import read_history
 from onward.read.steps import state_of, view_steps
-from onward.read.view import instant, known_row, view_event, view_run
+from onward.read.view import instant, known_row, view_event, view_limit, view_row, view_run
 from onward.store.codec import unseal
+from onward.store.port.log import RunLog
 from onward.store.port.store import Store
 from onward.store.port.stored import StoredEvent
 
 if TYPE_CHECKING:
-    from onward.engine.control.sources import Sources
+    from onward.engine.engine import Engine
 
-POLL_S = 0.2
+
+STOP_POLL_S = 0.1
+GOING = (RunStatus.QUEUED, RunStatus.RUNNING)
+MAY_GO_ON = (RunStatus.QUEUED, RunStatus.WAITING)
+
+
+async def has_stopped(store: Store, clock: Clock, run_id: str) -> bool:
+    """Whether nothing more comes from a run unless someone resumes it."""
+    folded = await Journal(store.log, clock).load(run_id)
+    run, holder = folded.run, folded.holder
+    if run.status is not RunStatus.RUNNING:
+        return run.status not in MAY_GO_ON
+    is_dead = holder is None or not holder.is_alive
+    return is_dead and run.on_owner_loss != "requeue"
+
+
+async def wait_stopped(engine: Engine, clock: Clock, wanted: str, timeout_s: float | None = None) -> Folded:
+    """The run when it has stopped: at its end, at a question, or because it failed or was asked to.
+
+    Of a run that a loop_restart ended, the run that continues it is awaited. If the process that holds it has
+    died, it is stopped or requeued as its policy says, as a worker would do. StillGoing when time is over.
+    """
+    until_s = None if timeout_s is None else clock.awake_s() + WAIT.check(timeout_s, "timeout")
+    never = asyncio.Event()
+    listed = await find_run(engine.store.runs, wanted)
+    while True:
+        row, holder = listed.row, listed.holder
+        if row.restarted_as is not None:
+            listed = await find_run(engine.store.runs, row.restarted_as)
+            continue
+        if row.status not in GOING:
+            return await engine.journal.load(row.id)
+        left_s = STOP_POLL_S if until_s is None else until_s - clock.awake_s()
+        if timeout_s is not None and left_s <= 0:
+            raise StillGoing(row.id, row.status.value, timeout_s)
+        if holder is not None and not holder.is_alive:
+            await engine.sweep()
+        await clock.wait_s(min(STOP_POLL_S, left_s), never)
+        listed = await find_run(engine.store.runs, row.id)
+
+
+async def limit_stop(store: Store, run: Run, now_us: int) -> LimitStop | None:
+    """The limit that a stopped run waits for. The tables are read only for a run that waits for one."""
+    shown = view_limit(run)
+    if shown is None:
+        return None
+    held = await still_held(store, run, now_us)
+    return cast("LimitStop", {**shown, "raise_to": None if held is None else held.argument})
+
+
+DRAWN_OF_RUN = ("id", "display_id", "status", "reason", "next")
+
+
+async def draw(log: RunLog, sources: Sources, folded: Folded, *, original: bool) -> Drawing:
+    """The graph that the run has now, or with `original` the one that it began with."""
+    trace, run, holder = Trace(), folded.run, folded.holder
+    first: RunCreated | None = None
+    async for page in log_pages(log, run.id):
+        events = [unseal(record) for record in page]
+        first = first or next((event for event in events if isinstance(event, RunCreated)), None)
+        trace.add(events)
+    defined = replace(run, pipeline_hash=first.pipeline_hash) if original and first is not None else run
+    pipeline = await sources.stored(defined)
+    is_at_work = holder is not None and holder.is_alive
+    states = states_of(pipeline.graph, run, trace, is_at_work=is_at_work)
+    shown = view_row(project(run), holder)
+    drawing = {
+        "pipeline": pipeline.name,
+        "pipeline_hash": pipeline.hash,
+        "path": pipeline.path,
+        "run": {name: shown[name] for name in DRAWN_OF_RUN},
+        **to_view(make_scene(pipeline.graph, states, title=pipeline.name)),
+    }
+    return cast("Drawing", drawing)
+
+
+EVENTS_POLL_S = 0.2
 
 
 async def run_state(store: Store, folded: Folded, now_us: int) -> RunState:
@@ -102,7 +197,7 @@ class LocalLook(msgspec.Struct, frozen=True):
 
     async def show_step(self, request: ShowStep) -> StepPage:
         """All that `onward show RUN STEP` says about a step."""
-        from onward.operations.local.step import StepView, served
+        from onward.operations.local.steps import StepView, served
 
         folded = await self._load(request.run)
         run = folded.run
@@ -121,7 +216,7 @@ class LocalLook(msgspec.Struct, frozen=True):
         """How far open steps have come; a run without such a step costs nothing more."""
         if all(opened.calls is None for opened in folded.run.open_steps.values()):
             return []
-        from onward.operations.local.calls.progress import ProgressView
+        from onward.operations.local.steps import ProgressView
 
         return await ProgressView(self.store, self._journal, self.sources(), folded, claim).steps()
 
@@ -163,7 +258,7 @@ class LocalLook(msgspec.Struct, frozen=True):
                             yield event
             if is_over or stop.is_set():
                 return
-            await self.clock.wait_s(POLL_S, stop)
+            await self.clock.wait_s(EVENTS_POLL_S, stop)
 
     async def list_checkpoints(self, request: ListCheckpoints) -> AsyncIterator[Checkpoint]:
         """The checkpoints in order, one at a time: each holds a context of its own."""
@@ -201,7 +296,6 @@ class LocalLook(msgspec.Struct, frozen=True):
 
     async def draw_run(self, request: DrawRun) -> Drawing:
         """The graph of the run's pipeline, with what happened in it."""
-        from onward.operations.local.draw import draw
 
         folded = await self._load(request.run)
         return await draw(self.store.log, self.sources(), folded, original=request.original)

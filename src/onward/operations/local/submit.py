@@ -1,4 +1,7 @@
-"""New runs for the queue, by a store alone. `onward submit` must be quick, so this imports no engine."""
+"""New runs for the queue, by a store alone. `onward submit` must be quick, so this imports no engine.
+
+The terms of a request come first: its idempotency key, what it asks, and the head it was made for.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,37 @@ from msgspec.structs import replace
 
 from onward.engine.control.requests import Start
 from onward.engine.control.submit import Submitting
+from onward.engine.log.terms import RequestTerms
 from onward.engine.registry.pipelines import Registry
 from onward.errors import PipelineNotFound, RunNotFound
 from onward.machine.fold.row import project
+from onward.model.ids import keyed_run_id
 from onward.model.simulation import Simulation
 from onward.model.values.registered import read_wanted
 from onward.model.values.tool_env import Variables
-from onward.operations.local.terms import run_id_of, terms_of
-from onward.operations.replies.decisions import Submitted, SubmittedRuns
-from onward.operations.replies.runs import RunListed, RunState
-from onward.operations.requests.new_runs import SubmitRun, SubmitRuns
+from onward.operations.replies.runs import RunListed, RunState, Submitted, SubmittedRuns
+from onward.operations.requests import NewRun, ResumeRun, RunChange, SubmitRun, SubmitRuns
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import completed_of
 from onward.read.view import view_row, view_run
+
+
+def terms_of(request: RunChange | ResumeRun | NewRun) -> RequestTerms:
+    """The terms of a request. What is asked under its key is everything else in it."""
+    asked = {"request": type(request).__name__, **msgspec.structs.asdict(request)}
+    key = asked.pop("key")
+    if asked.get("pipeline", "") is None:  # so that requests from before registered pipelines stay the same
+        del asked["pipeline"]
+    body = None if key is None else msgspec.json.encode(asked, order="sorted")
+    return RequestTerms(key, body, asked.get("if_head"))
+
+
+def run_id_of(request: NewRun) -> str | None:
+    """The id that the new run is to have: the caller's own, or the one that caller and key come to."""
+    if request.run_id is None and request.key is not None:
+        return keyed_run_id(request.by, request.key)
+    return request.run_id
+
 
 _What = tuple[str, str, str | None, str | None]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from onward.operations.replies.instant import Instant
-from onward.operations.replies.runs import RunState
+from onward.operations.replies.runs import Instant, RunState
 
 
 class ChatRunShown(RunState):

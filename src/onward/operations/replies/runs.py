@@ -1,11 +1,69 @@
-"""Replies about runs as they stand."""
+"""Replies about runs as they stand: their gates, their state, and what came of decisions about them.
+
+A decision, and a request that creates runs, is answered with the state of the run. A preview of a resume
+also says what a step in doubt left.
+"""
 
 from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-from onward.operations.replies.gates import GateShown
-from onward.operations.replies.instant import Instant
+Instant = str
+"""RFC 3339, UTC."""
+
+
+class ChoiceOffered(TypedDict):
+    """What can be answered to a gate, and the node it leads to."""
+
+    key: str
+    label: str
+    to: str
+    data: dict[str, Any]
+
+
+class GateShown(TypedDict):
+    """A question: what it asks, is about and offers, until when, and what was decided."""
+
+    gate: str
+    node: str
+    type: str
+    text: str
+    about: str
+    choices: list[ChoiceOffered]
+    default: str | None
+    opened_at: Instant
+    deadline: Instant | None
+    on_timeout: str
+    remind_s: float | None
+    metadata: dict[str, Any]
+    decided: str | None
+    by: str | None
+    answer: str
+    rejected: bool
+    expired: bool
+
+
+class GateListed(TypedDict):
+    """An open question in a list, with its run."""
+
+    run: str
+    display_id: str
+    pipeline: str
+    gate: str
+    node: str
+    type: str
+    text: str
+    about: str
+    choices: list[ChoiceOffered]
+    opened_at: Instant
+    deadline: Instant | None
+
+
+class GateList(TypedDict):
+    """A page of open questions; `cursor` gets the next page, if there may be one."""
+
+    gates: list[GateListed]
+    cursor: str | None
 
 
 class ForkPoint(TypedDict):
@@ -15,7 +73,7 @@ class ForkPoint(TypedDict):
     seq: int
 
 
-class WaitingFor(TypedDict):
+class WaitingForShown(TypedDict):
     """What a queued run waits for that no live worker has: any `workers` at all, handlers, or a directory.
 
     `workers` is how many are alive; `says` is a sentence.
@@ -55,7 +113,7 @@ class RunListed(TypedDict):
     ended_at: Instant | None
     ended_at_node: str | None
     wake_at: Instant | None
-    waiting_for: WaitingFor | None
+    waiting_for: WaitingForShown | None
     head: int
     step_in_doubt: str | None
 
@@ -71,7 +129,7 @@ class RunList(TypedDict):
     cursor: str | None
 
 
-class OpenStep(TypedDict):
+class OpenStepShown(TypedDict):
     """A step that began and has no outcome yet."""
 
     step: str
@@ -149,7 +207,7 @@ class RunState(RunListed):
     simulated: str | None
     project: str | None
     context: dict[str, Any]
-    open_steps: list[OpenStep]
+    open_steps: list[OpenStepShown]
     limit: LimitStop | None
     gates: list[GateShown]
     restart_of: str | None
@@ -164,3 +222,88 @@ class RunState(RunListed):
     workdir: str | None
     variables: list[str]
     workspace: WorkspaceShown | None
+
+
+class LeftCall(TypedDict):
+    """The call of a step that was cut off."""
+
+    handler: str
+    command: str | None
+
+
+class LeftFileShown(TypedDict):
+    """A file that a step left; `bytes` is null for a directory, or for a file that the step removed."""
+
+    path: str
+    bytes: int | None
+
+
+class LeftEffectShown(TypedDict):
+    """An effect of a step that was cut off: begun, in_doubt or finished."""
+
+    key: str
+    state: str
+    begun_at: Instant
+    about: str | None
+
+
+class LeftShown(TypedDict):
+    """What a step in doubt left. Of very many files only the first are listed; `_count` is how many."""
+
+    step: str
+    attempt: int
+    assessment: str
+    began_at: Instant | None
+    call: LeftCall
+    directory: str | None
+    files: list[LeftFileShown]
+    files_count: int
+    place: str | None
+    changed: list[LeftFileShown]
+    changed_count: int
+    effects: list[LeftEffectShown]
+    unseen: list[str]
+
+
+class PlannedAct(TypedDict):
+    """One thing that a resume would do first."""
+
+    does: str
+    what: str
+    why: str
+
+
+class ResumePreview(TypedDict):
+    """What a resume would skip, and what it would do up to the next effect, which decides the rest."""
+
+    run: str
+    skip: list[str]
+    plan: list[PlannedAct]
+    left: list[LeftShown]
+    notice: str
+
+
+class Resumed(RunState):
+    """A run that was resumed, and what whoever resumed it should know."""
+
+    notice: str
+
+
+class Forked(RunState):
+    """A new run that shares another's log, and what whoever forked it should know."""
+
+    notice: str
+
+
+class Submitted(TypedDict):
+    """A new run, and the warnings about its pipeline."""
+
+    run: RunState
+    warnings: list[str]
+
+
+class SubmittedRuns(TypedDict):
+    """New runs in the order in which they were asked for, and the warnings about their pipelines."""
+
+    runs: list[RunListed]
+    warnings: list[str]

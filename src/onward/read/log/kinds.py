@@ -82,7 +82,7 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
         *("PipelineChanged WorkdirChanged", _REQUESTS, _STOPS, _HANDED_BACK),
         *("RunForked RunClaimed RunResumed GateWithdrawn", "CallLost HoldsLifted AttemptHeld"),
     ),
-    "operations.local.preview": _names(
+    "operations.local.operations": _names(
         *("GoalRedirected", _REQUESTS, _HANDED_BACK, _BRANCHES, "RunPaused RunInterrupted"),
         *(_CALLS, "AttemptHeld"),
         *("RunCreated RunForked RunClaimed RunResumed", "AttemptFailed AttemptInterrupted GateWithdrawn"),
@@ -95,7 +95,7 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
         *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "StepStarted StepFinished"),
         *(_CALLS, "AttemptHeld"),
     ),
-    "operations.local_only.logs": _names(
+    "operations.here.directories": _names(
         *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "AttemptInterrupted"),
         *(_CALLS, "AttemptHeld"),
     ),

@@ -17,11 +17,8 @@ from onward.cli.print.text import one_line
 from onward.errors import InvalidInput, NoDatabase
 from onward.model.answer import Verdict
 from onward.model.ids import called
-from onward.operations.replies.gates import GateListed
-from onward.operations.replies.runs import RunState
-from onward.operations.requests.decisions import AnswerGate
-from onward.operations.requests.lists import ALL, ListGates
-from onward.operations.requests.one_run import GetRun
+from onward.operations.replies.runs import GateListed, RunState
+from onward.operations.requests import ALL, AnswerGate, GetRun, ListGates
 from onward.pipeline.gate.words import FREEFORM
 
 

@@ -6,7 +6,7 @@ from onward.cli.commands.start.foreground import foreground
 from onward.cli.exits import FINE
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.model.ids import called
-from onward.operations.requests.decisions import DismissRun
+from onward.operations.requests import DismissRun
 
 
 async def dismiss(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:

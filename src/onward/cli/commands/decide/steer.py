@@ -11,7 +11,7 @@ from onward.cli.exits import FINE
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.replies import Steered
 from onward.model.ids import called
-from onward.operations.requests.decisions import SteerRun
+from onward.operations.requests import SteerRun
 
 
 async def steer(

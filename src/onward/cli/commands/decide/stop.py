@@ -20,9 +20,7 @@ from onward.model.ids import called
 from onward.model.run import RunStatus
 from onward.model.values.bounds import WAIT
 from onward.operations.replies.runs import RunState
-from onward.operations.requests.decisions import CancelRun, PauseRun
-from onward.operations.requests.lists import ListRuns
-from onward.operations.requests.one_run import GetRun
+from onward.operations.requests import CancelRun, GetRun, ListRuns, PauseRun
 
 POLL_S = 0.1
 Wait = Annotated[

@@ -13,8 +13,8 @@ from onward.cli.print.output import Output
 from onward.cli.print.text import one_line, table
 from onward.model.ids import called
 from onward.model.values.amounts import MICRO, shown_amount
-from onward.operations.replies.kept import CallList, CallListed
-from onward.operations.requests.one_run import ListCalls
+from onward.operations.replies.steps import CallList, CallListed
+from onward.operations.requests import ListCalls
 
 ESTIMATED = "~"
 

@@ -16,7 +16,7 @@ from onward.errors import InvalidInput
 from onward.model.ids import called
 from onward.model.values.bounds import LIMIT
 from onward.operations.replies.chats import ChatListed
-from onward.operations.requests.chats import ListChats, ShowChat
+from onward.operations.requests import ListChats, ShowChat
 
 HEADINGS = ("CHAT", "PROJECT", "RUN", "STATUS", "WAITING", "SINCE")
 NOTHING = 'no chats yet; begin one with `onward chat NAME "…"`.'

@@ -16,10 +16,10 @@ from onward.cli.print.text import age, count, one_line, table
 from onward.clock import SystemClock
 from onward.errors import InvalidInput
 from onward.model.ids import called
-from onward.operations.local_only.replies import FilesWritten
-from onward.operations.local_only.requests import WriteFiles
-from onward.operations.replies.kept import ArtifactContent, ArtifactList
-from onward.operations.requests.one_run import GetArtifact, ListArtifacts
+from onward.operations.here.replies import FilesWritten
+from onward.operations.here.requests import WriteFiles
+from onward.operations.replies.steps import ArtifactContent, ArtifactList
+from onward.operations.requests import GetArtifact, ListArtifacts
 
 FILES_SHOWN = 50
 CONTENT = ("content", "content_base64")

@@ -18,8 +18,8 @@ from onward.draw.svg.page import to_svg
 from onward.draw.view import from_view, to_view
 from onward.errors import InvalidInput, NoDatabase, Refused, RunNotFound
 from onward.model.ids import called
-from onward.operations.replies.drawing import Drawing
-from onward.operations.requests.one_run import DrawRun
+from onward.operations.replies.steps import Drawing
+from onward.operations.requests import DrawRun
 
 Format = Literal["svg", "text"]
 

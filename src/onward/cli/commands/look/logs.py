@@ -16,8 +16,8 @@ from onward.cli.print.output import Output
 from onward.cli.print.text import visible
 from onward.cli.signals import on_signals
 from onward.model.values.bounds import ATTEMPT
-from onward.operations.local_only.replies import LogPiece
-from onward.operations.local_only.requests import ReadLogs
+from onward.operations.here.replies import LogPiece
+from onward.operations.here.requests import ReadLogs
 
 NOTHING = (
     "nothing that was printed is kept here. The output of commands and agents is kept on the machine where "

@@ -18,8 +18,7 @@ from onward.cli.signals import on_signals
 from onward.model.ids import called
 from onward.model.values.bounds import POSITION
 from onward.operations.replies.chats import MessagePiece
-from onward.operations.requests.chats import ReadMessages
-from onward.operations.requests.lists import ListRuns
+from onward.operations.requests import ListRuns, ReadMessages
 
 NOTHING = "nothing was said yet; only calls of models have messages."
 GONE = "[interrupted: its process is gone]"

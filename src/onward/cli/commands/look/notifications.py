@@ -17,8 +17,8 @@ from onward.clock import SystemClock
 from onward.errors import InvalidInput
 from onward.model.ids import called
 from onward.model.values.bounds import LIMIT
-from onward.operations.replies.notifications import NotificationShown
-from onward.operations.requests.notifications import ListNotifications, RetryNotification
+from onward.operations.replies.database import NotificationShown
+from onward.operations.requests import ListNotifications, RetryNotification
 
 
 async def notifications(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onward.cli.print.leftovers import left_lines
 from onward.cli.print.output import Output
 from onward.cli.print.text import one_line
-from onward.operations.replies.decisions import ResumePreview
+from onward.operations.replies.runs import ResumePreview
 
 
 def tell_preview(seen: ResumePreview, out: Output) -> None:

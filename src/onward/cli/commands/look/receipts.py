@@ -13,8 +13,8 @@ from onward.cli.print.output import Output
 from onward.cli.print.render import attempts_words
 from onward.cli.print.text import count, one_line, table
 from onward.model.ids import called
-from onward.operations.local_only.replies import ReceiptsWritten
-from onward.operations.local_only.requests import WriteReceipts
+from onward.operations.here.replies import ReceiptsWritten
+from onward.operations.here.requests import WriteReceipts
 
 
 async def receipts(

@@ -21,8 +21,8 @@ from onward.cli.print.text import local_time, one_line, table
 from onward.cli.signals import on_signals
 from onward.clock import SystemClock
 from onward.model.values.bounds import EVENT
-from onward.operations.replies.pages import Checkpoint, EventShown, RunPage, StepPage
-from onward.operations.requests.one_run import ListCheckpoints, ReadEvents, ShowRun, ShowStep
+from onward.operations.replies.steps import Checkpoint, EventShown, RunPage, StepPage
+from onward.operations.requests import ListCheckpoints, ReadEvents, ShowRun, ShowStep
 
 VALUE_WIDTH = 80
 ENVELOPE = ("seq", "kind", "at", "token", "run")

@@ -10,8 +10,8 @@ from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.text import count, one_line, table
 from onward.model.ids import called
 from onward.model.values.instant import span
-from onward.operations.replies.stats import Stats
-from onward.operations.requests.lists import GetStats
+from onward.operations.replies.database import Stats
+from onward.operations.requests import GetStats
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 

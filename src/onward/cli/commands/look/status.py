@@ -27,10 +27,9 @@ from onward.errors import InvalidInput, NoDatabase
 from onward.model.ids import called
 from onward.model.run import RunStatus
 from onward.model.values.bounds import LIMIT
-from onward.operations.protocol import Lists
+from onward.operations.protocol import ListOperations
 from onward.operations.replies.runs import LimitStop, RunList, RunListed
-from onward.operations.requests.lists import ALL, ListRuns, RunGates
-from onward.operations.requests.one_run import GetRun
+from onward.operations.requests import ALL, GetRun, ListRuns, RunGates
 
 StatusName = Literal[
     "queued", "running", "waiting", "paused", "interrupted", "failed", "completed", "cancelled"
@@ -80,7 +79,7 @@ async def status(
     return FINE
 
 
-async def _tell(lists: Lists, wanted: ListRuns, watch: bool, common: Common, out: Output) -> None:
+async def _tell(lists: ListOperations, wanted: ListRuns, watch: bool, common: Common, out: Output) -> None:
     if watch:
         from onward.cli.commands.look.watch import watch_runs
 

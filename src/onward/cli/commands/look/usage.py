@@ -15,8 +15,8 @@ from onward.cli.print.bars import share
 from onward.cli.print.text import count, table
 from onward.model.values.amounts import shown_amount
 from onward.model.values.bounds import LIMIT
-from onward.operations.replies.limits import UsageList, UsageShown
-from onward.operations.requests.limits import GetUsage
+from onward.operations.replies.database import UsageList, UsageShown
+from onward.operations.requests import GetUsage
 
 HEADINGS = ("CALLS", "INPUT", "OUTPUT", "ESTIMATED", "TOKENS", "COST", "")
 

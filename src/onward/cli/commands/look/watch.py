@@ -9,14 +9,14 @@ from onward.cli.print.output import Output
 from onward.cli.print.render import run_line, run_table, unserved_lines
 from onward.cli.signals import on_signals
 from onward.clock import SystemClock
-from onward.operations.protocol import Lists
+from onward.operations.protocol import ListOperations
 from onward.operations.replies.runs import RunListed
-from onward.operations.requests.lists import ListRuns
+from onward.operations.requests import ListRuns
 
 POLL_S = 0.5
 
 
-async def watch_runs(lists: Lists, wanted: ListRuns, out: Output) -> None:
+async def watch_runs(lists: ListOperations, wanted: ListRuns, out: Output) -> None:
     """Until Ctrl-C; one run only until it has ended. A terminal is redrawn, a pipe gets what changed."""
     asked = asyncio.Event()
     with on_signals(asked.set):
@@ -26,7 +26,7 @@ async def watch_runs(lists: Lists, wanted: ListRuns, out: Output) -> None:
             await _tell_changes(lists, wanted, out, asked)
 
 
-async def _redraw(lists: Lists, wanted: ListRuns, asked: asyncio.Event) -> None:
+async def _redraw(lists: ListOperations, wanted: ListRuns, asked: asyncio.Event) -> None:
     from rich.live import Live
     from rich.text import Text
 
@@ -43,7 +43,7 @@ async def _redraw(lists: Lists, wanted: ListRuns, asked: asyncio.Event) -> None:
             await clock.wait_s(POLL_S, asked)
 
 
-async def _tell_changes(lists: Lists, wanted: ListRuns, out: Output, asked: asyncio.Event) -> None:
+async def _tell_changes(lists: ListOperations, wanted: ListRuns, out: Output, asked: asyncio.Event) -> None:
     told: dict[str, str] = {}
     while not asked.is_set() and not out.is_gone:
         found = (await lists.list_runs(wanted))["runs"]

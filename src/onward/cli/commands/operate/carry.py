@@ -24,9 +24,9 @@ from onward.clock import SystemClock
 from onward.errors import InvalidInput, Refused
 from onward.model.ids import called
 from onward.model.values.bounds import GIBIBYTES
-from onward.operations.local_only.carry import export_runs, import_runs, spool_of
-from onward.operations.local_only.replies import Exported
-from onward.operations.local_only.requests import ExportRuns, ImportRuns
+from onward.operations.here.database import export_runs, import_runs, spool_of
+from onward.operations.here.replies import Exported
+from onward.operations.here.requests import ExportRuns, ImportRuns
 
 STANDARD = "-"
 

@@ -18,10 +18,10 @@ from onward.cli.replies import Verified
 from onward.config.settings import load_settings
 from onward.errors import InvalidPipeline
 from onward.model.ids import called
-from onward.operations.local_only.doctor import check_installation
-from onward.operations.local_only.replies import RunVerified
-from onward.operations.local_only.requests import VerifyRuns
-from onward.operations.local_only.verify import verify_runs
+from onward.operations.here.database import check_installation
+from onward.operations.here.directories import verify_runs
+from onward.operations.here.replies import RunVerified
+from onward.operations.here.requests import VerifyRuns
 from onward.pipeline.diagnostic import Diagnostic, Severity
 
 

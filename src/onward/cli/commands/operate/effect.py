@@ -14,11 +14,11 @@ from onward.cli.print.output import Output
 from onward.cli.replies import EffectForgotten
 from onward.config.environment import own_environment, step_key
 from onward.errors import CannotExecute, InvalidInput, Refused
-from onward.operations.local_only.effect import run_effect
-from onward.operations.local_only.replies import EffectMade
-from onward.operations.local_only.requests import RunEffect
-from onward.operations.replies.kept import EffectShown
-from onward.operations.requests.effects import ForgetEffect, GetEffect, SettleEffect
+from onward.operations.here.effect import run_effect
+from onward.operations.here.replies import EffectMade
+from onward.operations.here.requests import RunEffect
+from onward.operations.replies.steps import EffectShown
+from onward.operations.requests import ForgetEffect, GetEffect, SettleEffect
 
 # As shells and `env` have it.
 NOT_EXECUTABLE, MISSING = 126, 127

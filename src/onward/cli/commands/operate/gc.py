@@ -15,9 +15,9 @@ from onward.cli.print.render import id_words
 from onward.cli.print.text import count
 from onward.model.ids import called
 from onward.model.values.bounds import KEPT, WAIT
-from onward.operations.local_only.collect import collect_runs
-from onward.operations.local_only.replies import RunsCollected
-from onward.operations.local_only.requests import CollectRuns
+from onward.operations.here.directories import collect_runs
+from onward.operations.here.replies import RunsCollected
+from onward.operations.here.requests import CollectRuns
 
 
 async def gc(

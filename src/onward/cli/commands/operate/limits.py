@@ -19,8 +19,8 @@ from onward.errors import InvalidInput
 from onward.model.values.amounts import MEASURES, check_measure, read_amount, shown_amount
 from onward.model.values.bounds import LIMIT
 from onward.model.values.scopes import KINDS, check_scope
-from onward.operations.replies.limits import LimitChanged, MeasureShown, ScopeShown
-from onward.operations.requests.limits import ListLimits, ResetLimits, SetLimit
+from onward.operations.replies.database import LimitChanged, MeasureShown, ScopeShown
+from onward.operations.requests import ListLimits, ResetLimits, SetLimit
 
 SHOWN_MAX = 5
 HEADINGS = ("SCOPE", "OF", "LIMIT", "SPENT", "RESERVED", "USED")

@@ -18,9 +18,9 @@ from onward.cli.print.text import count, one_line, table
 from onward.errors import InvalidInput
 from onward.model.values.bounds import LIMIT
 from onward.model.values.registered import read_version, read_wanted
-from onward.operations.local_only.submission import addition
-from onward.operations.replies.pipelines import PipelineListed, PipelinePage
-from onward.operations.requests.pipelines import (
+from onward.operations.here.submission import addition
+from onward.operations.replies.database import PipelineListed, PipelinePage
+from onward.operations.requests import (
     AddPipeline,
     EnablePipeline,
     GetPipeline,

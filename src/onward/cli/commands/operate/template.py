@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from onward.cli.exits import FINE
 from onward.cli.opening.app import common_app
 from onward.cli.options import COMMON, Common, Out, RealTools
-from onward.operations.local_only.template import script_template
+from onward.operations.here.submission import script_template
 
 
 async def simulate_script(

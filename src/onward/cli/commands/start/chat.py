@@ -17,12 +17,10 @@ from onward.cli.print.chat import SpokenLines, sent_lines
 from onward.clock import SystemClock, SystemIds
 from onward.errors import ChatNotFound, InvalidInput, Refused
 from onward.model.ids import called
-from onward.operations.local_only.workdir import directory_of
+from onward.operations.here.submission import directory_of
 from onward.operations.replies.chats import MessageSent
 from onward.operations.replies.runs import RunState
-from onward.operations.requests.chats import ReadMessages, SendMessage, ShowChat
-from onward.operations.requests.decisions import ResumeRun
-from onward.operations.requests.one_run import GetRun
+from onward.operations.requests import GetRun, ReadMessages, ResumeRun, SendMessage, ShowChat
 
 STDIN = "-"
 STDIN_CHARACTERS_MAX = 1_100_000

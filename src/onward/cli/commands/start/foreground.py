@@ -28,8 +28,8 @@ from onward.errors import InvalidInput
 from onward.model.events.event import Event
 from onward.model.ids import called
 from onward.model.run import Run
+from onward.operations.here.execute import Execution
 from onward.operations.local.operations import LocalOperations
-from onward.operations.local_only.execute import Execution
 from onward.operations.protocol import Operations
 from onward.operations.replies.runs import RunState
 

@@ -7,7 +7,7 @@ from typing import Literal, cast
 from onward.errors import InvalidInput
 from onward.model.values.amounts import check_measure, read_amount
 from onward.model.values.scopes import KINDS, check_scope, kind_of
-from onward.operations.requests.limits import LimitRaise
+from onward.operations.requests import LimitRaise
 
 
 def raise_of(text: str) -> LimitRaise:

@@ -26,8 +26,7 @@ from onward.cli.print.text import one_line
 from onward.cli.values import context_of, one_of
 from onward.model.ids import called
 from onward.model.values.bounds import EVENT
-from onward.operations.requests.decisions import ResumeRun
-from onward.operations.requests.new_runs import ForkRun
+from onward.operations.requests import ForkRun, ResumeRun
 
 
 async def replay(

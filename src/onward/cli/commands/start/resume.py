@@ -19,10 +19,10 @@ from onward.cli.values import context_of, one_of
 from onward.clock import SystemClock
 from onward.model.ids import called
 from onward.model.run import RunStatus
-from onward.operations.local_only.replies import ResumeOutlook
-from onward.operations.local_only.workdir import directory_of, is_elsewhere, missing_notice
-from onward.operations.replies.decisions import Resumed
-from onward.operations.requests.decisions import ResumeRun
+from onward.operations.here.replies import ResumeOutlook
+from onward.operations.here.submission import directory_of, is_elsewhere, missing_notice
+from onward.operations.replies.runs import Resumed
+from onward.operations.requests import ResumeRun
 
 Repeats = Annotated[
     tuple[str, ...],

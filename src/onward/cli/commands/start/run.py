@@ -33,11 +33,9 @@ from onward.cli.values import context_of
 from onward.errors import AmbiguousRun, RunNotFound
 from onward.model.ids import called, check_run_id
 from onward.model.run import RunStatus
-from onward.operations.local_only.submission import named, shadowed_notice, submission
-from onward.operations.local_only.workdir import directory_of
+from onward.operations.here.submission import directory_of, named, shadowed_notice, submission
 from onward.operations.replies.runs import RunListed
-from onward.operations.requests.lists import ListRuns
-from onward.operations.requests.new_runs import SubmitRun
+from onward.operations.requests import ListRuns, SubmitRun
 from onward.pipeline.build import Pipeline
 
 UNFINISHED_RUNS = tuple(

@@ -37,9 +37,8 @@ from onward.clock import SystemClock
 from onward.errors import InvalidInput
 from onward.model.ids import called
 from onward.model.values.bounds import PRIORITY
-from onward.operations.local_only.submission import named, shadowed_notice, submission
-from onward.operations.local_only.workdir import directory_of, missing_notice
-from onward.operations.requests.new_runs import SubmitRun, SubmitRuns
+from onward.operations.here.submission import directory_of, missing_notice, named, shadowed_notice, submission
+from onward.operations.requests import SubmitRun, SubmitRuns
 
 
 async def submit(

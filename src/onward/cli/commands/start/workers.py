@@ -29,9 +29,8 @@ from onward.model.ids import called
 from onward.model.run import Run
 from onward.model.values.bounds import CONCURRENCY, GRACE, LEASE
 from onward.operations.local.operations import LocalOperations
-from onward.operations.replies.workers import WorkerListed
-from onward.operations.requests.decisions import RecoverRuns
-from onward.operations.requests.lists import ListWorkers
+from onward.operations.replies.database import WorkerListed
+from onward.operations.requests import ListWorkers, RecoverRuns
 from onward.store.owner import owner_label
 
 if TYPE_CHECKING:

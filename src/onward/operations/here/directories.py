@@ -1,0 +1,365 @@
+"""The directories of runs on this machine: written, read, compared with the logs, and deleted.
+
+The files of a run are written from its log. What its steps printed is read bit by bit from their
+directories, and otherwise from the log. `verify_runs` proves that what is stored, in the database and in
+directories, is what the logs say. `collect_runs` deletes runs that have ended, with their directories and
+work trees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+import msgspec
+
+from onward.clock import Clock
+from onward.engine.control.retention import Collector, Policy
+from onward.engine.control.sources import Sources
+from onward.engine.files.rebuild import rebuild
+from onward.engine.files.receipts import committed
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
+from onward.errors import InvalidInput
+from onward.model.attempt.output import STDERR, STDOUT, LastOutput
+from onward.model.events.event import Event
+from onward.model.events.steps import AttemptFailed, StepFinished, StepStarted
+from onward.model.run import RunStatus
+from onward.operations.here.replies import (
+    FilesWritten,
+    FindingShown,
+    LogPiece,
+    ReceiptsWritten,
+    RunsCollected,
+    RunVerified,
+)
+from onward.operations.here.requests import CollectRuns, ReadLogs, VerifyRuns, WriteFiles, WriteReceipts
+from onward.operations.local.lists import LocalLists
+from onward.operations.local.look import has_stopped
+from onward.operations.requests import ALL, ListRuns
+from onward.read.find_step import get_steps, matching_steps
+from onward.read.log.projection import Projection
+from onward.read.log.step import Step
+from onward.read.lookup import find_run, log_pages
+from onward.read.verify import verify_run
+from onward.receipts.entry import closing
+from onward.receipts.folder import Folder
+from onward.receipts.homes import Homes
+from onward.receipts.names import OUTPUT_ENDING, Path, attempt_path
+from onward.receipts.places import HANDOFFS, RECEIPTS, flow_name, is_finished_file
+from onward.receipts.reading import Finding, Found, read_receipts
+from onward.receipts.resume_point import find_resume_point
+from onward.store.codec import unseal
+from onward.store.port.store import Store
+
+LAZY = "missing"  # what was never written is no problem: it is written now
+
+
+class RunDirectories(msgspec.Struct, frozen=True):
+    """Writes files of runs. `runs` is where runs have their own directories; None if nowhere."""
+
+    store: Store
+    clock: Clock
+    sources: Sources
+    runs: str | None
+
+    async def write_files(self, request: WriteFiles) -> FilesWritten:
+        """Write what is missing; what a step left itself stays as it is."""
+        run = (await self._load(request.run)).run
+        folder, at = self._target(request.directory, run.id)
+        with _writing(folder.path(*at)):
+            written = await rebuild(self.store, self.sources, run, folder, at)
+        return {
+            "run": run.id,
+            "directory": folder.path(*at),
+            "written": len(written),
+            "files": _paths(folder, at, written),
+        }
+
+    async def write_receipts(self, request: WriteReceipts) -> ReceiptsWritten:
+        """Make the receipts on disk agree with the log.
+
+        One that does not agree is moved aside, unless a process holds the run.
+        """
+        folded = await self._load(request.run)
+        run, is_held = folded.run, folded.holder is not None and folded.holder.is_alive
+        folder, at = self._target(request.directory, run.id)
+        flow = flow_name(run.pipeline)
+        with _writing(folder.path(*at)):
+            expected = dict(await committed(self.store.log, self.sources, run))
+            before = read_receipts(folder, at, flow, expected) if folder.names(at) else Found()
+            written = await rebuild(self.store, self.sources, run, folder, at)
+            if not is_held:
+                _put_aside(folder, (*at, flow), expected)
+            after = read_receipts(folder, at, flow, expected)
+        graph = (await self.sources.stored(run)).graph
+        point = find_resume_point(folder.path(*at, flow, RECEIPTS), graph, committed=expected)
+        kept = sorted(after.trusted.items(), key=lambda item: item[1].sequence)
+        return {
+            "run": run.id,
+            "directory": folder.path(*at, flow),
+            "written": len(written),
+            "files": _paths(folder, at, written),
+            "receipts": [{"file": name, **msgspec.to_builtins(receipt)} for name, receipt in kept],
+            "found": _view_findings([finding for finding in before.findings if finding.kind != LAZY]),
+            "left": _view_findings(after.findings),
+            "resume_point": {"step": point.step, "action": point.action, "reason": point.reason},
+        }
+
+    async def _load(self, wanted: str) -> Folded:
+        run_id = (await find_run(self.store.runs, wanted)).row.id
+        return await Journal(self.store.log, self.clock).load(run_id)
+
+    def _target(self, directory: str | None, run_id: str) -> tuple[Folder, Path]:
+        """Where a run's files go: the directory that was named, or the run's own."""
+        if directory is not None:
+            return Folder(os.path.abspath(directory)), ()
+        if self.runs is None:
+            raise InvalidInput("this database has no directory for runs; name one with --out.")
+        return Homes(os.path.abspath(self.runs), self.store.identity), (run_id,)
+
+
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # Ours say themselves what to do about what is in the way.
+        what = f"{error.strerror}; name another directory with --out" if error.strerror else str(error)
+        raise InvalidInput(f"{path} cannot be written: {what}.") from None
+
+
+def _paths(folder: Folder, at: Path, names: Sequence[str]) -> list[str]:
+    return [os.path.join(folder.path(*at), name) for name in names]
+
+
+def _put_aside(folder: Folder, flow: Path, expected: Collection[str]) -> None:
+    for kind in (RECEIPTS, HANDOFFS):
+        for name in folder.names((*flow, kind)):
+            if is_finished_file(name) and name not in expected:
+                folder.put_aside(name, (*flow, kind))
+
+
+def _view_findings(findings: Sequence[Finding]) -> list[FindingShown]:
+    return [{"kind": one.kind, "file": one.file, "says": one.says} for one in findings]
+
+
+CHUNK_BYTES = 1 << 16
+STREAMS = (STDOUT, STDERR)
+Source = Literal["file", "log", "context"]
+Text = tuple[str, str, Source]
+"""The stream, what it printed, and where that was kept."""
+
+
+class PrintedTry:
+    """Reads the files of one try as they grow; without files, what the log has of it when it has ended.
+
+    `streams` are those that are wanted; if there are none, all are, with the traceback and the lines that the
+    handler logged (`log`). `printed` is the standard output that became a context value.
+    """
+
+    def __init__(self, runs: Folder | None, parts: Path, streams: Sequence[str]) -> None:
+        self._runs, self._parts, self._streams = runs, parts, streams
+        self._decoders = {
+            stream: codecs.getincrementaldecoder("utf-8")(errors="replace") for stream in STREAMS
+        }
+        self._read_upto = dict.fromkeys(STREAMS, 0)
+        self._has_files = self._is_done = False
+        self.log: Sequence[str] = ()
+        self.printed = ""
+
+    def more(self, output: LastOutput | None, *, is_ended: bool) -> Iterator[Text]:
+        """What came since this was last asked; `output` is what the log has of it."""
+        if self._is_done:
+            return
+        for stream in STREAMS:
+            for text in self._from_file(stream, is_ended):
+                if self._is_wanted(stream):
+                    yield stream, text, "file"
+        if is_ended:
+            self._is_done = True
+            yield from self._from_log(output)
+
+    def _is_wanted(self, stream: str) -> bool:
+        return not self._streams or stream in self._streams
+
+    def _from_file(self, stream: str, is_ended: bool) -> Iterator[str]:
+        decode = self._decoders[stream].decode
+        for data in self._new_bytes(stream):
+            self._has_files = True
+            if text := decode(data):
+                yield text
+        if is_ended and (text := decode(b"", final=True)):
+            yield text
+
+    def _new_bytes(self, stream: str) -> Iterator[bytes]:
+        if self._runs is None:
+            return
+        try:
+            file = self._runs.open_plain(self._parts, stream + OUTPUT_ENDING)
+        except OSError:  # something else is in the way, and is not followed; the log still has the last lines
+            return
+        if file is None:
+            return
+        with closing(file):
+            while data := os.pread(file, CHUNK_BYTES, self._read_upto[stream]):
+                self._read_upto[stream] += len(data)
+                yield data
+
+    def _from_log(self, output: LastOutput | None) -> Iterator[Text]:
+        if not self._has_files:
+            yield from self._last_lines(output)
+        if self._streams:
+            return
+        for line in self.log:
+            yield "log", f"{line}\n", "log"
+        if output is not None and output.traceback:
+            yield "traceback", f"{output.traceback}\n", "log"
+
+    def _last_lines(self, output: LastOutput | None) -> Iterator[Text]:
+        if output is None or not output.lines:
+            if self.printed and self._is_wanted(STDOUT):
+                yield STDOUT, self.printed, "context"
+            return
+        for line in output.lines:
+            if self._is_wanted(line.stream):
+                yield line.stream, f"{line.text}\n", "log"
+
+
+POLL_S = 0.2
+TOOL_OUTPUT = "tool.output"
+
+
+class RunLogs(msgspec.Struct, frozen=True):
+    """Reads what was printed. `runs` has the directories of runs; None if there are none here."""
+
+    store: Store
+    clock: Clock
+    runs: Folder | None
+
+    async def read_logs(
+        self, request: ReadLogs, *, stop: asyncio.Event | None = None
+    ) -> AsyncGenerator[LogPiece]:
+        """Pieces of text as they come; `stop` ends a wait for more."""
+        run_id = (await find_run(self.store.runs, request.run)).row.id
+        stop, reading, heard = stop or asyncio.Event(), _OutputReader(request, self.runs), 0
+        while True:
+            # Asked before reading, so that the last lines are read once more.
+            is_over = (
+                not request.follow
+                or await has_stopped(self.store, self.clock, run_id)
+                or reading.has_finished
+            )
+            async for page in log_pages(self.store.log, run_id, after=heard):
+                heard = page[-1].seq
+                for record in page:
+                    reading.apply(unseal(record), at_us=record.at_us, run_id=record.run_id)
+            for piece in reading.more(is_over=is_over):
+                yield piece
+            if is_over or stop.is_set():
+                return
+            await self.clock.wait_s(POLL_S, stop)
+
+
+class _OutputReader(msgspec.Struct):
+    """How far the output of the chosen steps has been read."""
+
+    request: ReadLogs
+    runs: Folder | None
+    _log: Projection = msgspec.field(default_factory=Projection)
+    _tries: dict[str, list[PrintedTry]] = msgspec.field(default_factory=dict)
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether the one step that was asked for has its outcome."""
+        step = self._log.steps.get(self.request.step or "")
+        return step is not None and step.outcome is not None
+
+    def apply(self, event: Event, *, at_us: int, run_id: str) -> None:
+        """Add the next event. `run_id` is the run that recorded it: a fork's steps are also its parent's."""
+        step = self._log.apply(event, at_us=at_us)
+        if step is None:
+            return
+        tries = self._tries.setdefault(step.step, [])
+        match event:
+            case StepStarted():
+                one = step.tries[-1]
+                parts = (run_id, *attempt_path(step.step, one.attempt, one.number))
+                tries.append(PrintedTry(self.runs, parts, self.request.streams))
+            case AttemptFailed() if tries:
+                tries[-1].log = event.log
+            case StepFinished() if tries:
+                tries[-1].log = event.log
+                printed = event.context.get(TOOL_OUTPUT)
+                tries[-1].printed = printed if isinstance(printed, str) else ""
+
+    def more(self, *, is_over: bool) -> Iterator[LogPiece]:
+        """What was printed since this was last asked."""
+        wanted, attempt = self.request.step, self.request.attempt
+        if wanted is None:
+            steps = [*self._log.steps.values()]
+        else:
+            steps = get_steps(self._log, wanted) if is_over else matching_steps(self._log, wanted)
+        if is_over and attempt is not None:
+            _check_attempt(steps, attempt)
+        for step in steps:
+            for one, reader in zip(step.tries, self._tries[step.step], strict=True):
+                if attempt is not None and one.attempt != attempt:
+                    continue
+                is_ended = is_over or one.ended_at_us is not None or one is not step.tries[-1]
+                for stream, text, source in reader.more(one.output, is_ended=is_ended):
+                    yield {
+                        "step": step.step,
+                        "attempt": one.attempt,
+                        "number": one.number,
+                        "stream": stream,
+                        "text": text,
+                        "source": source,
+                    }
+
+
+def _check_attempt(steps: Sequence[Step], attempt: int) -> None:
+    """Refuse the number of an attempt that none of these steps has had."""
+    last = max((step.attempts for step in steps if step.tries), default=0)
+    if attempt > last:
+        named = ", ".join(step.step for step in steps[:20])
+        raise InvalidInput(f"there is no attempt {attempt} of {named}; the last is {last}.")
+
+
+async def verify_runs(store: Store, homes: Homes | None, request: VerifyRuns) -> AsyncIterator[RunVerified]:
+    """Read logs whole, one run after another, and compare all that is stored with their fold."""
+    for listed in (await LocalLists(store).list_runs(ListRuns(run=request.run, limit=ALL)))["runs"]:
+        found = await verify_run(store, listed["id"], homes)
+        yield {
+            "run": found.run_id,
+            "display_id": listed["display_id"],
+            "events": found.events,
+            "problems": list(found.problems),
+        }
+
+
+OLDER_THAN_S = 30 * 86_400.0
+
+
+async def collect_runs(collector: Collector, request: CollectRuns) -> RunsCollected:
+    """Delete what the request allows and no other run needs; with `dry_run`, only say what that is."""
+    older_than_s = request.older_than_s
+    if older_than_s is None:
+        older_than_s = OLDER_THAN_S if request.keep is None else 0.0
+    statuses = tuple(dict.fromkeys(map(RunStatus, request.statuses)))
+    policy = Policy(statuses, older_than_s, request.keep or 0)
+    done = await (collector.preview(policy) if request.dry_run else collector.collect(policy))
+    return {
+        "dry_run": request.dry_run,
+        "runs": done.runs,
+        "events": done.events,
+        "needed": done.needed,
+        "unmerged": [{"run": one.run, "directory": one.directory, "why": one.why} for one in done.unmerged],
+        "blobs": done.swept.blobs,
+        "blob_bytes": done.swept.bytes,
+        "directories": done.directories,
+    }

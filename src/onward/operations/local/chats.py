@@ -1,0 +1,310 @@
+"""Chats and what is said in them: read from a store, and sent through an engine.
+
+`LocalMessages` reads messages. `LocalChats` sends messages that do something to runs, and shows chats as
+people look at them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import NamedTuple, cast
+
+import msgspec
+
+from onward.chats.decide import STOPPED
+from onward.chats.dispatch import Dispatcher
+from onward.chats.looking import runs_of
+from onward.chats.sending import Sent
+from onward.chats.settings import ChatSettings
+from onward.chats.words import queued_words
+from onward.clock import Clock
+from onward.engine.engine import Engine
+from onward.engine.log.journal import Journal
+from onward.errors import ChatNotFound, HistoryCorrupt, InvalidInput, RunNotFound
+from onward.model.chats.intake import Intake, IntakeState, Wish
+from onward.model.chats.message import RUN_CHATS, Chunk, ChunkKind, Heard, Message, Part, chat_of_run, text_of
+from onward.model.chats.reading import facts_of, read_reading
+from onward.model.ids import node_of
+from onward.model.run import RunStatus
+from onward.operations.local.look import has_stopped, run_state
+from onward.operations.replies.chats import (
+    ChatList,
+    ChatListed,
+    ChatPage,
+    ChatRunShown,
+    MessagePiece,
+    MessageSent,
+    MessageShown,
+    MessageWaiting,
+    PartShown,
+)
+from onward.operations.requests import ListChats, ListMessages, ReadMessages, SendMessage, ShowChat
+from onward.read.lookup import find_run
+from onward.read.view import instant, known_row
+from onward.store.port.chats.intakes import ChatRow
+from onward.store.port.chats.messages import READ_MAX, MessageQuery
+from onward.store.port.cursor import read_cursor, write_cursor
+from onward.store.port.store import Store
+
+POLL_S = 0.1
+
+
+class _MessagesWanted(msgspec.Struct, frozen=True):
+    """A chat, and the run whose messages are wanted; None for all."""
+
+    chat: str
+    run_id: str | None = None
+
+
+class LocalMessages(msgspec.Struct, frozen=True):
+    """Reads the messages of one store."""
+
+    store: Store
+    clock: Clock
+
+    async def list_messages(self, request: ListMessages) -> list[MessageShown]:
+        """Messages in the order in which they began, each with what it says so far."""
+        place = await self._place(request.of)
+        query = MessageQuery(chat=place.chat) if place.run_id is None else MessageQuery(run_id=place.run_id)
+        found = await self.store.messages.list(query)
+        return [shown_message(one, await self.store.messages.content(one.id) or ()) for one in found]
+
+    async def read_messages(
+        self, request: ReadMessages, *, stop: asyncio.Event | None = None
+    ) -> AsyncGenerator[MessagePiece]:
+        """Pieces of messages as they come; `stop` ends a wait for more."""
+        place, stop, cursor = await self._place(request.of), stop or asyncio.Event(), request.after
+        known: dict[str, Message] = {}
+        while True:
+            # Asked before reading, so that what was said last is read once more.
+            is_over = not request.follow or await self._is_over(place)
+            while heard := await self.store.messages.read(place.chat, after=cursor, limit=READ_MAX):
+                cursor = heard[-1].position
+                await self._know(known, heard)
+                for one in heard:
+                    about = known.get(one.message)
+                    if about is not None and place.run_id in (None, about.run_id):
+                        yield _piece(one, about)
+            if is_over or stop.is_set():
+                return
+            await self.clock.wait_s(POLL_S, stop)
+
+    async def _is_over(self, place: _MessagesWanted) -> bool:
+        return place.run_id is not None and await has_stopped(self.store, self.clock, place.run_id)
+
+    async def _know(self, known: dict[str, Message], heard: Sequence[Heard]) -> None:
+        """Look up the messages that are new."""
+        new = {one.message for one in heard} - known.keys()
+        if new:
+            known.update(
+                (one.id, one) for one in await self.store.messages.list(MessageQuery(ids=tuple(sorted(new))))
+            )
+
+    async def _place(self, of: str) -> _MessagesWanted:
+        """The run or the chat of a name. A run's messages are in the chat it was given, or in its own."""
+        if of.startswith(RUN_CHATS) or await self._is_chat(of):
+            return _MessagesWanted(of)
+        try:
+            run_id = (await find_run(self.store.runs, of)).row.id
+        except RunNotFound as missing:
+            raise ChatNotFound(of, missing.near) from None
+        run = (await Journal(self.store.log, self.clock).load(run_id)).run
+        return _MessagesWanted(run.chat or chat_of_run(run_id), run_id)
+
+    async def _is_chat(self, name: str) -> bool:
+        return name in await self.store.messages.positions([name])
+
+
+def _piece(one: Heard, about: Message) -> MessagePiece:
+    parts: list[PartShown] = []
+    state: str | None = None
+    if isinstance(one, Chunk):
+        kind, text = one.kind.value, one.text
+        if one.kind is ChunkKind.START or one.kind is ChunkKind.END:
+            text, state = "", one.text if one.kind is ChunkKind.END else None
+    else:
+        kind, text, parts, state = "reset", text_of(one.parts), _parts(one.parts), one.state.value
+    return {
+        "position": one.position,
+        "message": one.message,
+        "kind": kind,
+        "text": text,
+        "parts": parts,
+        "state": state,
+        "chat": about.chat,
+        "run": about.run_id,
+        "step": about.step,
+        "call": about.call,
+        "number": about.number,
+        "role": about.role.value,
+        "model": about.model,
+    }
+
+
+def _parts(parts: Iterable[Part]) -> list[PartShown]:
+    return [{"kind": part.kind.value, "text": part.text} for part in parts]
+
+
+def shown_message(one: Message, parts: Sequence[Part]) -> MessageShown:
+    """A message as it is shown."""
+    return {
+        "id": one.id,
+        "chat": one.chat,
+        "run": one.run_id,
+        "step": one.step,
+        "call": one.call,
+        "number": one.number,
+        "role": one.role.value,
+        "state": one.state.value,
+        "model": one.model,
+        "begun_at": instant(one.begun_at_us) or "",
+        "changed_at": instant(one.changed_at_us) or "",
+        "ended_at": instant(one.ended_at_us),
+        "first_position": one.first_position,
+        "last_position": one.last_position,
+        "text": text_of(parts),
+        "parts": _parts(parts),
+    }
+
+
+log = logging.getLogger("onward.chats")
+QUEUED = "queued"
+WAITING_MAX = 1_000
+EVERY = tuple(RunStatus)
+
+
+class _ChatPlace(NamedTuple):
+    """A chat's place in a list."""
+
+    n: int
+
+
+class LocalChats(msgspec.Struct, frozen=True):
+    """Sends messages through one engine; workers execute what follows."""
+
+    engine: Engine
+    clock: Clock
+    settings: ChatSettings
+
+    async def send_message(self, request: SendMessage) -> MessageSent:
+        """Store what a user says in a chat, and do what follows from it."""
+        if request.fresh and request.resume:
+            raise InvalidInput("a message starts anew or resumes; say only one of fresh and resume.")
+        wish = Wish.FRESH if request.fresh else Wish.RESUME if request.resume else Wish.NONE
+        sent = Sent(
+            chat=request.chat,
+            text=request.text,
+            by=request.by,
+            key=request.key,
+            wish=wish,
+            project=request.project,
+            pipeline=request.pipeline,
+            workdir=request.workdir,
+        )
+        dispatcher = Dispatcher(self.engine, self.clock, self.settings)
+        intake, is_repeat = await dispatcher.send(sent)
+        if is_repeat and await self._is_behind_the_dead(intake):
+            await self.engine.sweep()
+            intake, _ = await dispatcher.send(sent)
+        is_done = intake.state is IntakeState.DONE and intake.outcome is not None
+        waits = not is_done and bool(intake.behind)
+        is_read = waits and read_reading(intake.reading).asked == intake.behind
+        return {
+            "chat": intake.chat,
+            "message": intake.message,
+            "outcome": intake.outcome.value if intake.outcome is not None else QUEUED,
+            "notice": queued_words(intake.behind, is_read=is_read) if waits else intake.notice,
+            "is_repeat": is_repeat,
+            "run": await self._run(intake.run_id) if intake.run_id else None,
+            "behind": intake.behind if waits else None,
+            "is_being_read": is_read,
+        }
+
+    async def _is_behind_the_dead(self, intake: Intake) -> bool:
+        """Whether a message waits for a run whose process is gone: no worker may be there to notice."""
+        if intake.state is IntakeState.DONE or not intake.behind:
+            return False
+        found = await self.engine.store.runs.find(intake.behind)
+        return any(one.holder is not None and not one.holder.is_alive for one in found)
+
+    async def list_chats(self, request: ListChats) -> ChatList:
+        """Chats, newest first."""
+        before = None if request.cursor is None else read_cursor(request.cursor, _ChatPlace).n
+        found = await self.engine.store.intakes.list_chats(before=before, limit=request.limit)
+        cursor = write_cursor(_ChatPlace(found[-1].n)) if found and len(found) == request.limit else None
+        return {"chats": [await self._listed(row) for row in found], "cursor": cursor}
+
+    async def show_chat(self, request: ShowChat) -> ChatPage:
+        """A chat with its newest runs, what was said last, and what waits."""
+        store = self.engine.store
+        row = await store.intakes.find_chat(request.chat)
+        if row is None:
+            raise ChatNotFound(request.chat)
+        listed = await runs_of(self.engine, request.chat, EVERY)
+        runs = [await self._run(one.row.id) for one in listed[: request.runs]]
+        known = [known_row(one.row, one.holder) for one in listed]
+        stopped = [run for run in known if run.status in STOPPED and run.recoverable and not run.is_dismissed]
+        query = MessageQuery(chat=request.chat, is_newest=True, limit=request.messages)
+        messages = await store.messages.list(query) if request.messages else ()
+        return {
+            "chat": row.id,
+            "project": row.project or None,
+            "created_at": instant(row.created_at_us) or "",
+            "running": any(run.status in (RunStatus.QUEUED, RunStatus.RUNNING) for run in known),
+            "interrupted_run": stopped[0].id if stopped else None,
+            "runs": [run for run in runs if run is not None],
+            "messages": [shown_message(one, await store.messages.content(one.id) or ()) for one in messages],
+            "waiting": [await self._waiting(one) for one in await self._open(request.chat)],
+        }
+
+    async def _listed(self, row: ChatRow) -> ChatListed:
+        runs = await runs_of(self.engine, row.id, EVERY)
+        newest = known_row(runs[0].row, runs[0].holder) if runs else None
+        return {
+            "chat": row.id,
+            "project": row.project or None,
+            "created_at": instant(row.created_at_us) or "",
+            "position": row.position,
+            "run": None if newest is None else newest.id,
+            "status": None if newest is None else newest.status.value,
+            "reason": "" if newest is None else newest.reason,
+            "waiting": len(await self._open(row.id)),
+        }
+
+    async def _open(self, chat: str) -> Sequence[Intake]:
+        return await self.engine.store.intakes.list(chat, is_open=True, limit=WAITING_MAX)
+
+    async def _waiting(self, intake: Intake) -> MessageWaiting:
+        content = await self.engine.store.messages.content(intake.message) or ()
+        return {
+            "message": intake.message,
+            "text": text_of(content),
+            "said_by": intake.said_by,
+            "wish": intake.wish.value,
+            "behind": intake.behind or None,
+            "said_at": instant(intake.at_us) or "",
+        }
+
+    async def _run(self, run_id: str) -> ChatRunShown | None:
+        """A run of the chat; None if it was deleted since, or its log is damaged."""
+        try:
+            folded = await self.engine.journal.load(run_id)
+        except RunNotFound:
+            return None
+        except HistoryCorrupt as error:
+            log.warning("run %s of a chat is left out: %s", run_id, error)
+            return None
+        state = await run_state(self.engine.store, folded, self.clock.now_us())
+        facts = facts_of(folded.run)
+        done = {node_of(at) for at, status in folded.run.outcomes.items() if status == "success"}
+        shown = {
+            **state,
+            "intent": facts.intent,
+            "scope": facts.scope,
+            "user_message": facts.user_message,
+            "planned_agents": list(facts.planned_agents),
+            "agents_left": [name for name in facts.planned_agents if name not in done],
+        }
+        return cast("ChatRunShown", shown)

@@ -1,1 +1,0 @@
-"""Limits and usage, answered in this process."""

@@ -1,0 +1,356 @@
+"""Replies with what happened in a run, step by step.
+
+First what steps leave beside their results: artifacts, effects and calls. Then how far open steps have come
+inside, the pages of a whole run and of one step, and a graph with a run in it or without, which
+`onward graph --json` prints.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypedDict
+
+from onward.operations.replies.runs import Instant, LeftShown, RunState
+
+
+class ArtifactListed(TypedDict):
+    """What is known of an artifact; `form` is what the step handed over: bytes, text or json."""
+
+    id: str
+    name: str
+    size_bytes: int
+    stored_at: Instant
+    form: str
+    step: str
+    hash: str
+
+
+class ArtifactList(TypedDict):
+    """The artifacts of a run, by id."""
+
+    run: str
+    display_id: str
+    artifacts: list[ArtifactListed]
+
+
+class ArtifactContent(ArtifactListed):
+    """An artifact with its content: text as it is, bytes in base64."""
+
+    content: NotRequired[str]
+    content_base64: NotRequired[str]
+
+
+class CallUsageShown(TypedDict):
+    """The tokens of a request: `reasoning` is part of `output`, `cached` and `cache_write` of `input`."""
+
+    input: int
+    output: int
+    cached: int
+    reasoning: int
+    cache_write: int
+
+
+class EstimateShown(TypedDict):
+    """What a call was charged whose cost is not known: what it had reserved. `cost` is in units of money."""
+
+    tokens: int
+    cost: float
+
+
+CallListed = TypedDict(
+    "CallListed",
+    {
+        "step": str,
+        "attempt": int,
+        "call": str,
+        "try": int,
+        "type": str,
+        "name": str,
+        "state": str,
+        "repeatable": bool,
+        "began_at": Instant | None,
+        "ended_at": Instant | None,
+        "duration_s": float | None,
+        "model": str,
+        "usage": CallUsageShown | None,
+        "cost": float | None,
+        "estimated": EstimateShown | None,
+        "shortened_to": int | None,
+        "about": str,
+        "is_gone": bool,
+        "request_id": str,
+        "error": str,
+        "by": str,
+    },
+)
+"""One try of a call inside a step; `state` is open, ok, error or lost.
+
+`is_gone`: it is open, but the process that made it is gone; whoever continues the run records it as lost.
+"""
+
+
+class CallList(TypedDict):
+    """The calls inside the steps of a run, in the order in which they began."""
+
+    run: str
+    display_id: str
+    calls: list[CallListed]
+
+
+class EffectShown(TypedDict):
+    """How an effect stands: absent, begun, in_doubt, finished or forgotten."""
+
+    key: str
+    state: str
+    owner: str | None
+    begun_at: Instant | None
+    finished_at: Instant | None
+    result: dict[str, Any] | None
+
+
+class CallProgress(TypedDict):
+    """A call of a step that is not over; `state` is ok, open or lost.
+
+    `result` is what it answered, if that is small and not a model's text.
+    """
+
+    call: str
+    type: str
+    name: str
+    state: str
+    result: Any
+
+
+class StepProgress(TypedDict):
+    """What an open step has of its calls: whoever continues it begins with that.
+
+    `rounds` counts the answered requests to its model; the next one is `rounds + 1`, of `rounds_max`.
+    """
+
+    step: str
+    attempt: int
+    state: str
+    model: str
+    rounds: int
+    rounds_max: int | None
+    text: str
+    reasoning: str
+    calls: list[CallProgress]
+    held_by: str | None
+    held_since: Instant | None
+
+
+class LineShown(TypedDict):
+    """A line that a command printed to `stdout` or `stderr`."""
+
+    stream: str
+    text: str
+
+
+class OutputShown(TypedDict):
+    """The last lines that a try printed, and the type and traceback of the error that its handler raised."""
+
+    lines: list[LineShown]
+    error: str
+    traceback: str
+
+
+class TryShown(TypedDict):
+    """One start of an attempt: try `number` of attempt `attempt`."""
+
+    attempt: int
+    number: int
+    worker: str | None
+    started_at: Instant | None
+    ended_at: Instant | None
+    duration_s: float | None
+    outcome: str | None
+    reason: str
+    output: OutputShown | None
+
+
+class StepShown(TypedDict):
+    """A step: what came of it, and every try of its attempts.
+
+    `duration_s` is how long the tries took together, `elapsed_s` the time from first start to outcome.
+    """
+
+    step: str
+    node: str
+    status: str
+    attempts: int
+    started_at: Instant | None
+    finished_at: Instant | None
+    duration_s: float | None
+    elapsed_s: float | None
+    reason: str
+    log: list[str]
+    tries: list[TryShown]
+    child: NotRequired[str]
+    answer: NotRequired[str]
+    by: NotRequired[str]
+
+
+class ForkListed(TypedDict):
+    """A run that was forked from another."""
+
+    id: str
+    display_id: str
+    seq: int
+    status: str
+
+
+class ChildListed(TypedDict):
+    """A run that a step of another manages; `restart_of` names the child that it continues."""
+
+    id: str
+    display_id: str
+    status: str
+    step: str
+    restart_of: str | None
+
+
+class RunPage(RunState):
+    """A run with all that happened in it; `left` is what its steps in doubt left behind.
+
+    `progress` is how far its open steps have come with their calls.
+    """
+
+    steps: list[StepShown]
+    progress: list[StepProgress]
+    left: list[LeftShown]
+    forks: list[ForkListed]
+    children: list[ChildListed]
+
+
+class Checkpoint(TypedDict):
+    """A place in a log where a fork can begin, with the state there."""
+
+    seq: int
+    at: Instant
+    branch: NotRequired[str]
+    current_node: str | None
+    next_node_id: str | None
+    completed_nodes: list[str]
+    context: dict[str, Any]
+    retry_counters: dict[str, int]
+    visited_outcomes: dict[str, str]
+    reroute_count: int
+
+
+EventShown = dict[str, Any]
+"""One event: `seq`, `kind` and `at`, then its own fields (docs/events.md)."""
+
+
+class TryPage(TryShown):
+    """A try and its directory on this machine, if it is there.
+
+    `output` also has the last lines of a try that succeeded, runs or was lost, if its files are there.
+    """
+
+    directory: str | None
+
+
+class StepNext(TypedDict):
+    """Where the run went from the step, and by which rule."""
+
+    to: str
+    reason: str
+
+
+class StepPage(TypedDict):
+    """Everything about one step.
+
+    `visits` are all steps of its node. `handler` serves it, and `command` is what a tool runs. `changed` are
+    the context values that are not the same after it. `receipt` is a path on this machine, if it is there.
+    `shortened_to` is the lowest ceiling in tokens that a limit left for an answer of an agent.
+    """
+
+    run: str
+    display_id: str
+    pipeline: str
+    step: str
+    node: str
+    status: str
+    attempts: int
+    started_at: Instant | None
+    finished_at: Instant | None
+    duration_s: float | None
+    elapsed_s: float | None
+    reason: str
+    log: list[str]
+    tries: list[TryPage]
+    child: NotRequired[str]
+    answer: NotRequired[str]
+    by: NotRequired[str]
+    visits: list[str]
+    handler: str | None
+    command: str | None
+    prompt: str | None
+    question: str | None
+    response: str | None
+    notes: str
+    next: StepNext | None
+    context_before: dict[str, Any]
+    context_after: dict[str, Any] | None
+    changed: list[str]
+    artifacts: list[ArtifactListed]
+    artifacts_removed: list[str]
+    receipt: str | None
+    shortened_to: NotRequired[int | None]
+
+
+class DrawnNode(TypedDict):
+    """A node of a graph, and how it stands in the run; null where no run is shown."""
+
+    id: str
+    label: str
+    kind: str
+    shape: str
+    state: str | None
+    visits: int | None
+    retries: int | None
+    next: bool | None
+    note: str | None
+
+
+class DrawnEdge(TypedDict):
+    """An edge between two nodes, and how often the run took it."""
+
+    source: str
+    target: str
+    label: str
+    condition: str
+    loops_back: bool
+    taken: int | None
+
+
+class DrawnJump(TypedDict):
+    """A move of the run that no edge stands for."""
+
+    source: str
+    target: str
+    taken: int | None
+
+
+class DrawnRun(TypedDict):
+    """The run that a graph shows."""
+
+    id: str
+    display_id: str
+    status: str
+    reason: str
+    next: str | None
+
+
+class Drawing(TypedDict):
+    """A pipeline's graph, with a run in it or without."""
+
+    pipeline: str
+    pipeline_hash: str
+    path: str | None
+    run: DrawnRun | None
+    rankdir: str
+    start: str | None
+    nodes: list[DrawnNode]
+    edges: list[DrawnEdge]
+    jumps: list[DrawnJump]
