@@ -26,7 +26,7 @@ from bench.rows import POSTGRES_ROWS, SQLITE_ROWS, finished
 from onward.engine.control.requests import Start
 from onward.engine.engine import Engine
 from onward.engine.loop.stop import StopSwitch
-from onward.store.postgres.link.connection import Address, connect
+from onward.store.postgres.connection import Address, connect
 from onward.store.postgres.statements import QUERIES
 from onward.store.queries import load_queries
 from onward.wiring import open_store

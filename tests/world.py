@@ -32,8 +32,8 @@ from onward.read.view import view_row
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.codec import unseal
 from onward.store.memory.adapter import MemoryDatabase
+from onward.store.port.log import StoredEvent
 from onward.store.port.store import Store
-from onward.store.port.stored import StoredEvent
 from onward.testing.clock import ManualClock, SeededDice, SeededIds
 from onward.testing.faults import FaultyStore
 from onward.testing.handlers import Act, Ledger, Scripted

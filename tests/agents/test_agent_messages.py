@@ -11,7 +11,7 @@ from onward.model.call import CallFinished
 from onward.model.chats.message import ChunkKind, unseal_parts
 from onward.model.row import MessageState
 from onward.model.run import RunStatus
-from onward.store.port.chats.messages import MessageQuery
+from onward.store.port.messages import MessageQuery
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Died
 from onward.testing.models.script import Reply, Rule, Script

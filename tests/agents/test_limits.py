@@ -11,8 +11,8 @@ from onward.engine.engine import Resume
 from onward.errors import LimitReached, Refused
 from onward.model.call import CallStarted, HoldsLifted, LimitWarned
 from onward.model.run import RunStatus
+from onward.store.port.limits import ReservationState, UsageKind
 from onward.store.port.log import RunLog
-from onward.store.port.money.limits import ReservationState, UsageKind
 from onward.testing.conformance.money.calling import begun, working
 from onward.testing.faults import Around, FaultyStore
 from tests.agents.test_agent_step import NAME, at, calls, model

@@ -17,7 +17,7 @@ from onward.model.row import MessageState
 from onward.read.verify import verify_run
 from onward.store.codec import content_hash
 from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port.chats.messages import MessageQuery
+from onward.store.port.messages import MessageQuery
 from onward.store.port.store import Store
 from onward.testing.conformance.chats.saying import STEP, answered, appended, call_of, growth
 from onward.testing.drafts import Draft, held

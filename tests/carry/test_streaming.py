@@ -16,7 +16,7 @@ from onward.errors import Refused
 from onward.model.events.runs import RunPaused
 from onward.read.verify import verify_run
 from onward.store.codec import content_hash
-from onward.store.port.carrying import Arrival, Carrying
+from onward.store.port.retention import Arrival, Carrying
 from onward.store.port.store import Store
 from onward.store.sqlite.adapter import SqliteStore
 from onward.testing.drafts import created, held, stepped

@@ -13,8 +13,8 @@ from onward.engine.loop.stop import StopSwitch
 from onward.model.chats.intake import Intake
 from onward.model.chats.message import Role, text_of
 from onward.model.run import Run, RunStatus
-from onward.store.port.chats.messages import MessageQuery
-from onward.store.port.registry.pipelines import NewSource
+from onward.store.port.messages import MessageQuery
+from onward.store.port.retention import NewSource
 from tests.world import Process, Script, World
 
 SITE = """digraph site {

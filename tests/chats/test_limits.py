@@ -9,7 +9,7 @@ from onward.model.chats.intake import Outcome, Wish
 from onward.model.values.amounts import CALLS_PER_CHAT_RUN, CHAT_TOKENS, Amounts
 from onward.operations.local.database import LocalLimits
 from onward.operations.requests import ListLimits, ResetLimits, SetLimit
-from onward.store.port.money.limits import Scope
+from onward.store.port.limits import Scope
 from tests.chats.desk import desk_of
 from tests.chats.test_dispatch import killed
 from tests.world import World

@@ -18,8 +18,8 @@ from onward.model.chats.reading import Reading, write_reading
 from onward.model.events.runs import Managed
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.store.port.chats.intakes import FREE_MAX
 from onward.store.port.log import Loaded, RunLog
+from onward.store.port.messages import FREE_MAX
 from onward.testing.clock import SeededIds
 from onward.testing.faults import Around, FaultyStore
 from onward.testing.handlers import Doorway

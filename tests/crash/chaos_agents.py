@@ -14,7 +14,7 @@ from onward.model.call import CallFinished, CallStatus, call_key
 from onward.model.row import MessageState
 from onward.model.values.amounts import NOTHING
 from onward.store.codec import unseal
-from onward.store.port.chats.messages import MessageQuery
+from onward.store.port.messages import MessageQuery
 from onward.store.port.store import Store
 from onward.testing.models.ledger import Entry, read_ledger
 from onward.testing.models.script import Reply, Rule, Script

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from onward.model.row import MessageState
 from onward.read.verify import verify_run
-from onward.store.port.chats.messages import MessageQuery
+from onward.store.port.messages import MessageQuery
 from onward.store.port.store import Store
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store

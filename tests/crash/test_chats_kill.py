@@ -16,7 +16,7 @@ from onward.model.chats.intake import IntakeState
 from onward.model.chats.message import Role
 from onward.model.chats.message import text_of as said_by
 from onward.model.run import RunStatus
-from onward.store.port.chats.messages import MessageQuery
+from onward.store.port.messages import MessageQuery
 from onward.store.port.runs import RunQuery
 from onward.wiring import open_store
 from tests.conftest import Counted

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from onward.read.verify import verify_run
-from onward.store.port.money.limits import ReservationState
+from onward.store.port.limits import ReservationState
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store
 from onward.wiring import open_store

@@ -31,7 +31,7 @@ from onward.model.run import AttemptState, Run, RunStatus
 from onward.read.find_step import matching_steps
 from onward.read.lookup import read_projection
 from onward.redact.redactor import Redactor
-from onward.store.port.gates import GateQuery
+from onward.store.port.runs import GateQuery
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Died, Fault, FaultyStore
 from tests.cli.shell import wait_until

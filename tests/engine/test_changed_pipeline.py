@@ -19,8 +19,8 @@ from onward.pipeline.diagnostic import Severity
 from onward.pipeline.graph import Graph
 from onward.pipeline.rules.check import RULES
 from onward.pipeline.rules.rule import Problem, Rule, Subject
-from onward.store.port.blobs import Blobs
 from onward.store.port.log import Loaded, RunLog
+from onward.store.port.retention import Blobs
 from onward.testing.faults import Around, FaultyStore
 from tests.world import Process, World, line
 

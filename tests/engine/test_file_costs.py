@@ -24,9 +24,8 @@ from onward.handlers.function import FunctionHandler
 from onward.model.events.steps import StepFinished
 from onward.receipts.homes import Homes
 from onward.store.port.leases import Lease
-from onward.store.port.log import RunLog
+from onward.store.port.log import RunLog, StoredEvent, Write
 from onward.store.port.store import Store
-from onward.store.port.stored import StoredEvent, Write
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Around, FaultyStore
 from tests.world import Process, World, in_memory, line, until

@@ -14,8 +14,7 @@ from onward.errors import InvalidInput, Refused
 from onward.model.events.gates import GateDecided, GateOpened
 from onward.model.run import Gate, Run, RunStatus
 from onward.store.port.leases import Lease
-from onward.store.port.log import Controlled, Decide, RunLog
-from onward.store.port.stored import Write
+from onward.store.port.log import Controlled, Decide, RunLog, Write
 from onward.testing.faults import Around, Died, Fault, FaultyStore
 from tests.test_pause import GATED
 from tests.world import World, until

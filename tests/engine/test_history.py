@@ -16,9 +16,8 @@ from onward.handlers.port import StepContext
 from onward.model.result import Result
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.read.verify import verify_run
-from onward.store.port.log import Loaded, RunLog
+from onward.store.port.log import Loaded, RunLog, Snapshot, StoredEvent
 from onward.store.port.store import Store
-from onward.store.port.stored import Snapshot, StoredEvent
 from onward.testing.faults import Around, FaultyStore
 from tests.world import Process, World, line
 

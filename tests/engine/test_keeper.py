@@ -18,9 +18,8 @@ from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.leases import Lease, Leases
-from onward.store.port.log import RunLog
+from onward.store.port.log import RunLog, Write
 from onward.store.port.store import Store
-from onward.store.port.stored import Write
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Around, Fault, FaultyStore
 from onward.testing.handlers import Doorway

@@ -12,9 +12,8 @@ from onward.engine.loop.stop import StopSwitch
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.port.leases import Lease
-from onward.store.port.log import RunLog
+from onward.store.port.log import RunLog, Write
 from onward.store.port.runs import RunQuery
-from onward.store.port.stored import Write
 from onward.testing.faults import Around, FaultyStore
 from tests.engine.test_restart import AGAIN, chain_of, counting
 from tests.world import Process, Script, World, line

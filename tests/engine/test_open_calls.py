@@ -21,7 +21,7 @@ from onward.model.call import CallLost
 from onward.model.chats.message import text_of
 from onward.model.run import Run, RunStatus
 from onward.model.values.amounts import NOTHING
-from onward.store.port.chats.messages import MessageQuery
+from onward.store.port.messages import MessageQuery
 from onward.testing.clock import ManualClock
 from onward.testing.models.script import Reply, Rule, Script
 from tests.agents.test_agent_step import Scripted, at

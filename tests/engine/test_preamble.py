@@ -12,9 +12,8 @@ from onward.engine.step.recall import EVENTS_READ
 from onward.handlers.port import StepContext
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.store.port.log import RunLog
+from onward.store.port.log import RunLog, StoredEvent
 from onward.store.port.store import Store
-from onward.store.port.stored import StoredEvent
 from onward.testing.faults import Around, Fault, FaultyStore
 from onward.testing.handlers import Act
 from tests.engine.test_parallel import fan

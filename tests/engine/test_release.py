@@ -15,9 +15,8 @@ from onward.machine.decide.owner_loss import LOSSES_MAX
 from onward.model.run import RunStatus
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.leases import Lease, Leases
-from onward.store.port.log import Controlled, Decide, RunLog
+from onward.store.port.log import Controlled, Decide, RunLog, Write
 from onward.store.port.store import Store
-from onward.store.port.stored import Write
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Around, FaultyStore
 from onward.testing.handlers import Doorway

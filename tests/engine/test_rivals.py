@@ -18,8 +18,7 @@ from onward.model.events.gates import GateDecided
 from onward.model.events.runs import RunClaimed, RunResumed, SteeringGiven
 from onward.model.run import RunStatus
 from onward.store.port.leases import Lease
-from onward.store.port.log import Controlled, RunLog
-from onward.store.port.stored import Write
+from onward.store.port.log import Controlled, RunLog, Write
 from onward.testing.faults import Around, FaultyStore
 from onward.testing.handlers import Doorway
 from tests.world import Process, World, line, until

@@ -24,9 +24,8 @@ from onward.errors import (
 )
 from onward.model.events.runs import RunClaimed
 from onward.model.run import RunStatus
-from onward.store.port.log import Controlled, Decide, Held, RunLog
+from onward.store.port.log import Controlled, Decide, Held, RunLog, StoredEvent
 from onward.store.port.store import Store
-from onward.store.port.stored import StoredEvent
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Around, Fault, FaultyStore
 from onward.testing.handlers import Doorway

@@ -9,8 +9,8 @@ import pytest
 
 from onward.model.row import GateRow
 from onward.read.verify import verify_run
-from onward.store.port.gates import Gates
 from onward.store.port.log import Loaded, RunLog
+from onward.store.port.runs import Gates
 from onward.store.port.store import Store
 from onward.testing.conformance.asking import asked
 from onward.testing.drafts import held, stepped

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from onward.errors import Refused
-from onward.store.port.gates import GateQuery
-from onward.store.port.runs import RunQuery
+from onward.store.port.runs import GateQuery, RunQuery
 from tests.cli.shell import Shell
 from tests.golden.conftest import Restore
 from tests.golden.files import unpack_sqlite

@@ -13,7 +13,7 @@ from onward.model.events.runs import RunFailed
 from onward.model.events.steps import StepFinished
 from onward.pipeline.gate.choices import edge_of
 from onward.store.codec import seal, unseal
-from onward.store.port.stored import Position
+from onward.store.port.log import Position
 from tests.machine.play import Play
 
 AHEAD = "b [type=tool]; c [type=tool]; b -> exit; c -> exit; start -> g; "

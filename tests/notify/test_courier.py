@@ -16,7 +16,7 @@ from onward.notify.courier import AT_ONCE_MAX, CUT_OFF, Courier
 from onward.notify.sender import Sent
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port.outbox import Delivery, DeliveryQuery, Outbox
+from onward.store.port.runs import Delivery, DeliveryQuery, Outbox
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock, SeededDice
 from onward.testing.conformance.news.notifying import finished

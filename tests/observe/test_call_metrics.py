@@ -21,7 +21,7 @@ from onward.observe.exposition import render
 from onward.observe.health import Health
 from onward.observe.hooks import watched_store
 from onward.observe.metrics import Metrics
-from onward.store.port.chats.messages import Flushed, Growth
+from onward.store.port.messages import Flushed, Growth
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Died, Fault, FaultyStore

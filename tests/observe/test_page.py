@@ -13,7 +13,7 @@ from onward.observe.health import Health
 from onward.observe.metrics import Metrics
 from onward.observe.page import REFRESH_S, Pages
 from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port.measures import Measured
+from onward.store.port.runs import Measured
 from onward.testing.clock import ManualClock
 from onward.testing.drafts import created, held
 

@@ -13,9 +13,8 @@ from onward.operations.requests import ShowRun
 from onward.read.checkpoints import read_checkpoints
 from onward.read.lookup import PAGE, PAGE_FIRST, completed_of, last_checkpoint, list_runs, newest_first
 from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port.log import RunLog
+from onward.store.port.log import RunLog, StoredEvent
 from onward.store.port.runs import RunQuery
-from onward.store.port.stored import StoredEvent
 from onward.testing.drafts import START_US, held
 from onward.testing.faults import Around, FaultyStore
 from tests.world import World, line

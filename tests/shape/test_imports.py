@@ -107,13 +107,13 @@ LAYERS: dict[str, list[str]] = {
         ),
         "handlers.simulate",
         *("store.port", "store.codec", "store.owner"),  # never an adapter
-        "store.refusals",  # in the same words as every store
+        "store.owner",  # in the same words as every store
         "workspace.port",
     ],
     "operations": [
         *("chats", "engine", "read", "machine", "pipeline", "model", "errors", "clock", "version"),
         *("carry", "draw", "process", "receipts", "redact"),
-        *("store.port", "store.codec", "store.owner", "store.privacy", "observe.figures"),
+        *("store.port", "store.codec", "store.owner", "store.owner", "observe.figures"),
     ],
     # A message to the runs of its chat: a thin shell over the engine, and pure decisions.
     "chats": [
@@ -339,7 +339,7 @@ def test_a_forbidden_import_is_found(name: str, code: str) -> None:
     [
         ("errors", "if TYPE_CHECKING:\n    from onward.pipeline.diagnostic import Diagnostic"),
         ("store.sqlite_lock", "import apsw\nfrom onward.errors import StoreFull"),
-        ("store.postgres.link.pool", "from psycopg_pool import AsyncConnectionPool"),
+        ("store.postgres.pool", "from psycopg_pool import AsyncConnectionPool"),
         (
             "engine.loop.run_loop",
             "from onward.store.port.log import RunLog\nfrom .attempt import run_attempt",

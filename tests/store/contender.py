@@ -19,10 +19,9 @@ from onward.machine.decide.claim import HolderView, decide_claim
 from onward.model.events.event import Event
 from onward.model.events.runs import CancelRequested, PauseRequested
 from onward.store.codec import content_hash
-from onward.store.port.log import Held
-from onward.store.port.registry.pipelines import NewSource
+from onward.store.port.log import Held, StoredEvent, Write
+from onward.store.port.retention import NewSource
 from onward.store.port.store import Store
-from onward.store.port.stored import StoredEvent, Write
 from onward.testing.drafts import ALL, Draft, created, held, step, stepped
 from onward.wiring import open_store
 

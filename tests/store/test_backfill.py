@@ -13,11 +13,10 @@ from onward.model.events.runs import Managed, RunCancelled, RunCompleted
 from onward.model.events.steps import StepStarted
 from onward.read.backfill import fill_in
 from onward.read.verify import verify_run
-from onward.store.port.backfill import Filling
-from onward.store.port.gates import GateQuery
-from onward.store.port.runs import RunQuery
+from onward.store.port.log import Position
+from onward.store.port.retention import Filling
+from onward.store.port.runs import GateQuery, RunQuery
 from onward.store.port.store import Store
-from onward.store.port.stored import Position
 from onward.testing.drafts import Draft, created, fork, held, requested, step
 from onward.wiring import open_store
 from tests.store.test_migrations import WITHOUT_QUERIES, Database

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from psycopg.pq import ExecStatus
 
 from onward.errors import InvalidInput
-from onward.store.postgres.link.binary import LAST, PACKED_MAX, byteas, load, numbers, texts
+from onward.store.postgres.statements import LAST, PACKED_MAX, byteas, load, numbers, texts
 from onward.testing.postgres import PostgresServer
 from tests.chance import examples
 

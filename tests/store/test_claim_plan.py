@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from bench.rows import POSTGRES_ROWS, SQLITE_ROWS, due, finished, held
-from onward.store.postgres.link.connection import Address, connect
+from onward.store.postgres.connection import Address, connect
 from onward.store.postgres.statements import QUERIES as POSTGRES
 from onward.store.queries import load_queries
 from onward.store.sqlite.adapter import SqliteStore

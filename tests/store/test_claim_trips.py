@@ -10,11 +10,10 @@ import pytest
 from onward.model.events.runs import RunClaimed
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
-from onward.store.port.log import Held, Loaded, TakeFilter
-from onward.store.port.stored import ORIGIN, Position, Write
+from onward.store.port.log import ORIGIN, Held, Loaded, Position, TakeFilter, Write
 from onward.store.postgres.adapter import PostgresStore
-from onward.store.postgres.link.wire import Rows, Wire
-from onward.store.postgres.reading import TAIL_AT_ONCE
+from onward.store.postgres.pool import Rows, Wire
+from onward.store.postgres.read import TAIL_AT_ONCE
 from onward.store.postgres.statements import Call
 from onward.testing.drafts import Draft, grown, held, queued, step, stepped
 from tests.store.proxy import Proxy, Trips

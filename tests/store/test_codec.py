@@ -14,7 +14,7 @@ from onward.model.events.event import Event
 from onward.model.events.gates import Choice, GateDecided, GateOpened
 from onward.model.events.runs import RunWaiting
 from onward.store.codec import check_chain, content_hash, seal, unseal
-from onward.store.port.stored import ORIGIN, Position, StoredEvent
+from onward.store.port.log import ORIGIN, Position, StoredEvent
 from onward.testing.drafts import Draft, creation, step
 
 LARGE = "large " * 2_000

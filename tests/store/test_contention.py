@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from onward.store.codec import check_chain
+from onward.store.port.log import ORIGIN
 from onward.store.port.store import Store
-from onward.store.port.stored import ORIGIN
 from onward.testing.drafts import created, log_of
 from onward.wiring import open_store
 from tests.cli.nursery import INHERITED

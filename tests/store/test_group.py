@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from onward.errors import StaleHistory, StoreIO, StoreUnavailable
-from onward.store.group import GROUP_MAX, GroupCommit
+from onward.store.transactions import GROUP_MAX, GroupCommit
 
 Judge = Callable[[Sequence[int]], Sequence[Exception | None]]
 

@@ -7,9 +7,9 @@ import pytest
 from onward.errors import LimitReached
 from onward.model.call import CallFinished, CallStarted, CallStatus, Reserved
 from onward.model.values.amounts import NOTHING, Amounts
-from onward.store.limits.ledger import Ledger, ReservationKey
+from onward.store.limits import Ledger, ReservationKey
 from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port.money.limits import ReservationState, Scope
+from onward.store.port.limits import ReservationState, Scope
 from onward.store.port.store import Store
 from onward.testing.conformance.money.calling import STEP, beginning, begun, ending, used, working
 

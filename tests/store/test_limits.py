@@ -18,7 +18,7 @@ from onward.model.events.steps import StepStarted
 from onward.model.values.amounts import NOTHING, Amounts, amounts_of, used_amounts
 from onward.store.codec import unseal
 from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port.money.limits import ReservationState
+from onward.store.port.limits import ReservationState
 from onward.store.port.store import Store
 from onward.store.sqlite.adapter import SqliteStore
 from onward.testing.conformance.money.calling import beginning, ending, working

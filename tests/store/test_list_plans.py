@@ -15,12 +15,10 @@ from msgspec.structs import replace
 
 from bench.rows import POSTGRES_ROWS, SQLITE_ROWS, finished
 from onward.model.run import RunStatus
-from onward.store.filters import filtered, gate_filters, run_filters
-from onward.store.port.cursor import write_cursor
-from onward.store.port.gates import GatePlace, GateQuery
-from onward.store.port.runs import RunPlace, RunQuery
-from onward.store.postgres.link.connection import Address, connect
+from onward.store.port.runs import GatePlace, GateQuery, RunPlace, RunQuery, write_cursor
+from onward.store.postgres.connection import Address, connect
 from onward.store.postgres.statements import filtered_call
+from onward.store.queries import filtered, gate_filters, run_filters
 from onward.store.sqlite.statements import QUERIES as SQLITE
 from onward.testing.drafts import created
 from onward.wiring import open_store
@@ -117,7 +115,7 @@ async def test_a_search_ends_after_so_many_runs(db: str, monkeypatch: pytest.Mon
         RunQuery(text="run-0", after=write_cursor(RunPlace(8, "run-08")), limit=1): ["run-07"],
         RunQuery(FAILED, "odd", reasons=("crash",), parent="run-01", text="run", after=AFTER): [],
     }
-    monkeypatch.setattr("onward.store.filters.SEARCHED_MAX", 5)
+    monkeypatch.setattr("onward.store.queries.SEARCHED_MAX", 5)
     for query, wanted in searches.items():
         assert [listed.row.id for listed in await store.runs.list(query)] == wanted
     await store.close()

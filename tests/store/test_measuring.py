@@ -10,12 +10,12 @@ import pytest
 
 from onward.model.events.runs import RunCancelled
 from onward.model.run import RunStatus
-from onward.store.port.measures import Holding, Stand
+from onward.store.port.runs import HeldRuns, Stand
 from onward.store.port.store import Store
 from onward.store.postgres.statements import QUERIES as POSTGRES
+from onward.store.rows import MEASURE_QUERIES as ALL_MEASURES
 from onward.store.sqlite.adapter import SqliteStore
 from onward.store.sqlite.statements import QUERIES as SQLITE
-from onward.store.tallies import MEASURES as ALL_MEASURES
 from onward.testing.drafts import START_US, created, held, requested
 from onward.wiring import open_store
 
@@ -82,6 +82,6 @@ async def test_a_held_run_that_its_living_process_does_not_renew_is_stalled(tmp_
     await held(holder)
     assert (await looking.measures.measure()).stalled == 0
     late_us.reverse()
-    assert (await looking.measures.measure()).holdings == (Holding(holder.leases.owner, 1, 1),)
+    assert (await looking.measures.measure()).holdings == (HeldRuns(holder.leases.owner, 1, 1),)
     await looking.close()
     await holder.close()

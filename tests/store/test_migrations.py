@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from onward.model.values.amounts import CHAT_TOKENS
-from onward.store.port.chats.messages import MessageQuery
+from onward.store.port.messages import MessageQuery
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store
 from onward.store.queries import load_migrations, load_queries

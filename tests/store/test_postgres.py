@@ -23,11 +23,10 @@ from onward.model.events.runs import RunClaimed, RunFailed
 from onward.model.run import FOLD_VERSION
 from onward.store.owner import owner_label, owner_proof
 from onward.store.port.leases import Holder
-from onward.store.port.log import Controlled, Decide, Held, TakeFilter
+from onward.store.port.log import Controlled, Decide, Held, StoredEvent, TakeFilter, Write
 from onward.store.port.store import Store
-from onward.store.port.stored import StoredEvent, Write
 from onward.store.postgres.adapter import PostgresStore
-from onward.store.postgres.link.connection import Address, connect
+from onward.store.postgres.connection import Address, connect
 from onward.store.postgres.statements import QUERIES, Statement, advance_alone
 from onward.testing.drafts import (
     Draft,

@@ -23,13 +23,11 @@ from onward.errors import (
 from onward.model.events.runs import PauseRequested, RunClaimed, RunPaused
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
-from onward.store.port.log import TakeFilter
+from onward.store.port.log import ORIGIN, TakeFilter
 from onward.store.port.runs import RunQuery
-from onward.store.port.stored import ORIGIN
 from onward.store.postgres.adapter import PostgresStore
-from onward.store.postgres.link.connection import Address, connect
-from onward.store.postgres.link.failure import ConnectionLost, ServerError
-from onward.store.postgres.link.wire import Wire
+from onward.store.postgres.connection import Address, ConnectionLost, ServerError, connect
+from onward.store.postgres.pool import Wire
 from onward.store.postgres.statements import BEGIN, ROLLBACK, call
 from onward.testing.drafts import created, creation, everything_of, held, log_of, step, stepped
 from onward.testing.postgres import PostgresServer

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from onward.model.call import CallFinished, CallStarted, CallStatus, Reserved, Streamed, Usage
 from onward.model.chats.message import ChunkKind, message_id
 from onward.model.events.steps import AttemptInterrupted
-from onward.store.port.chats.messages import Flushed, Growth
+from onward.store.port.messages import Flushed, Growth
 from onward.store.port.store import Store
 from onward.testing.conformance.money.calling import STEP, working
 from onward.testing.drafts import Draft

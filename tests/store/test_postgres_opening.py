@@ -16,8 +16,8 @@ from psycopg.conninfo import conninfo_to_dict
 from onward.errors import SchemaTooNew, StoreError, StoreReadOnly, StoreUnavailable
 from onward.model.run import FOLD_VERSION
 from onward.store.postgres.adapter import PostgresStore
-from onward.store.postgres.link.connection import Address, connect
-from onward.store.postgres.link.wire import Wire
+from onward.store.postgres.connection import Address, connect
+from onward.store.postgres.pool import Wire
 from onward.store.postgres.statements import MIGRATIONS, UNSYNCED, Call, parse
 from onward.testing.drafts import created, held, log_of, stepped
 from onward.testing.postgres import PostgresServer

@@ -16,8 +16,8 @@ import pytest
 
 from onward.model.events.runs import RunPaused
 from onward.store.postgres.adapter import PostgresStore
-from onward.store.postgres.link.connection import SESSION, Address, connect
-from onward.store.postgres.link.wire import Wire
+from onward.store.postgres.connection import SESSION, Address, connect
+from onward.store.postgres.pool import Wire
 from onward.store.postgres.statements import BEGIN, Call, parse
 from onward.testing.conformance import carrying, controlling, measuring, queueing
 from onward.testing.drafts import Draft, created, held, log_of, requested, step, stepped

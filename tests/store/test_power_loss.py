@@ -20,8 +20,8 @@ from onward.clock import SystemClock, SystemIds
 from onward.engine.log.journal import Journal
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
+from onward.store.port.log import ORIGIN
 from onward.store.port.runs import RunQuery
-from onward.store.port.stored import ORIGIN
 from onward.store.sqlite.adapter import SqliteStore
 from onward.testing.drafts import ALL, held, log_of, step
 from tests.store.disk import Acknowledged, Disk, Onlooker, power_cuts

@@ -18,13 +18,12 @@ import pytest
 
 from onward.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 from onward.process import SystemSpawn
-from onward.store.sqlite.file import presence
-from onward.store.sqlite.file.filesystem import NETWORK, filesystem_of
-from onward.store.sqlite.file.presence import Alive, Presence, probe
+from onward.store.sqlite import presence
+from onward.store.sqlite.presence import NETWORK, Alive, Presence, filesystem_of, probe
 
 ANNOUNCE = """
 import os, subprocess, sys
-from onward.store.sqlite.file.presence import Presence
+from onward.store.sqlite.presence import Presence
 here = Presence.announce(sys.argv[1])
 def say(*words): print(*words, flush=True)
 def wait(): sys.stdin.readline()
@@ -90,7 +89,7 @@ def test_a_process_that_announced_itself_is_alive_to_itself_and_to_others(
     start: Start, directory: Path
 ) -> None:
     worker = start(
-        "from onward.store.sqlite.file.presence import probe\n"
+        "from onward.store.sqlite.presence import probe\n"
         "say(here.worker); say(probe(sys.argv[1], here.worker)); wait()"
     )
     token = worker.hear()

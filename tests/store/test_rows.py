@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 from onward.errors import HistoryCorrupt, StoreCorrupt
 from onward.store import rows
 from onward.store.codec import content_hash
-from onward.store.port.stored import Snapshot, StoredEvent
+from onward.store.port.log import Snapshot, StoredEvent
 from onward.testing.drafts import creation
 
 WRITE, RUN = creation("run")

@@ -26,7 +26,7 @@ from onward.model.events.steps import StepStarted
 from onward.model.values.amounts import CHAT_TOKENS
 from onward.read.verify import verify_run
 from onward.store.codec import unseal
-from onward.store.port.chats.messages import Flushed, Growth
+from onward.store.port.messages import Flushed, Growth
 from onward.store.port.store import Store
 from onward.testing.conformance.money.calling import used
 from onward.testing.drafts import Draft, fork, held

@@ -11,7 +11,7 @@ import pytest
 
 from onward.errors import StoreGone
 from onward.store.sqlite.adapter import SqliteStore
-from onward.store.sqlite.file.whereabouts import File
+from onward.store.sqlite.transaction import File
 from onward.testing.drafts import created, held, log_of, stepped
 
 pytestmark = pytest.mark.anyio

@@ -20,7 +20,7 @@ import pytest
 from onward.errors import SchemaTooNew, StoreCorrupt, StoreError, StoreReadOnly, StoreUnavailable
 from onward.model.run import FOLD_VERSION
 from onward.store.sqlite.adapter import SqliteStore
-from onward.store.sqlite.file.connection import open_database
+from onward.store.sqlite.connection import open_database
 from onward.store.sqlite.statements import MIGRATIONS
 from onward.testing.drafts import created, held, log_of, stepped
 from tests.chance import places

@@ -11,15 +11,13 @@ from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.model.events.runs import RunCompleted
 from onward.store.codec import VALUE_BYTES_MAX, content_hash
-from onward.store.member import Member
 from onward.store.port.retention import Kin
 from onward.store.port.store import Store
 from onward.store.postgres.adapter import PostgresStore
-from onward.store.postgres.link.binary import texts
-from onward.store.postgres.link.wire import Wire
-from onward.store.postgres.statements import BEGIN, COMMIT, call, parse
+from onward.store.postgres.pool import Wire
+from onward.store.postgres.statements import BEGIN, COMMIT, call, parse, texts
 from onward.store.sqlite.adapter import SqliteStore
-from onward.store.sweeping import new_mark
+from onward.store.transactions import Member, new_mark
 from onward.testing.drafts import START_US, Draft, held, step, stepped
 
 pytestmark = pytest.mark.anyio

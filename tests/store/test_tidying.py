@@ -10,7 +10,7 @@ import pytest
 from onward.model.events.runs import RunPaused
 from onward.model.worker import Offer
 from onward.store.sqlite.adapter import SqliteStore
-from onward.store.sqlite.file.presence import Presence
+from onward.store.sqlite.presence import Presence
 from onward.store.sqlite.runs import TIDY_EVERY_S
 from onward.testing.clock import ManualClock
 from onward.testing.drafts import created, held, requested

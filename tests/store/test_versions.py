@@ -19,9 +19,8 @@ from onward.engine.loop.stop import StopSwitch
 from onward.errors import SchemaInUse, SchemaTooNew
 from onward.model.events.runs import RunClaimed
 from onward.model.run import FOLD_VERSION, RunStatus
-from onward.store.port.log import Held, Loaded, TakeFilter
+from onward.store.port.log import Held, Loaded, TakeFilter, Write
 from onward.store.port.store import Store
-from onward.store.port.stored import Write
 from onward.store.queries import load_migrations
 from onward.testing.drafts import held, queued, stepped
 from onward.wiring import open_store

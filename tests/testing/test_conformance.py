@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 THREE_LINES = """
 import pytest
 from onward.store.memory.adapter import MemoryDatabase, MemoryStore
-from onward.store.memory.leases import MemoryLeases
+from onward.store.memory.state import MemoryLeases
 from onward.store.memory.log import MemoryLog
 from onward.testing.conformance import *
 

@@ -14,8 +14,8 @@ from onward.machine.decide.claim import HolderView, decide_claim
 from onward.model.events.event import Event
 from onward.store.port.log import TakeFilter
 from onward.store.postgres.adapter import PostgresStore
-from onward.store.postgres.link.failure import ConnectionLost
-from onward.store.postgres.link.wire import Wire
+from onward.store.postgres.connection import ConnectionLost
+from onward.store.postgres.pool import Wire
 from onward.testing.drafts import creation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.postgres]

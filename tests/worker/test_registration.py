@@ -15,7 +15,7 @@ from onward.machine.plan.planner import DRAIN
 from onward.model.run import RunStatus
 from onward.operations.local.operations import LocalOperations
 from onward.operations.requests import GetStats, ListRuns, ListWorkers, ShowRun, SubmitRun
-from onward.store.port.workers import Workers
+from onward.store.port.leases import Workers
 from onward.testing.faults import Around, FaultyStore
 from onward.testing.handlers import Doorway
 from onward.worker.registration import Registration

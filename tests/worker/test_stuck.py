@@ -18,9 +18,8 @@ from onward.model.events.runs import RunQueued
 from onward.model.run import FOLD_VERSION
 from onward.model.values.names import NAME_CHARACTERS_MAX
 from onward.store.port.leases import Lease
-from onward.store.port.log import TAIL_MAX, Controlled, DecideLoaded, Held, Loaded, RunLog, TakeFilter
+from onward.store.port.log import TAIL_MAX, Controlled, DecideLoaded, Held, Loaded, RunLog, TakeFilter, Write
 from onward.store.port.store import Store
-from onward.store.port.stored import Write
 from onward.testing.clock import ManualClock
 from onward.testing.drafts import created, grown, held
 from onward.testing.faults import Around, FaultyStore

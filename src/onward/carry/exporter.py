@@ -27,10 +27,10 @@ from onward.model.call import CallFinished, CallLost, CallStarted
 from onward.model.chats.message import Message, seal_parts
 from onward.model.row import MessageState, RunRow
 from onward.store.codec import check_chain, content_hash, unseal
-from onward.store.port.chats.messages import MessageQuery
+from onward.store.port.log import KEPT_APART, StoredEvent
+from onward.store.port.messages import MessageQuery
 from onward.store.port.runs import Runs
 from onward.store.port.store import Store
-from onward.store.port.stored import KEPT_APART, StoredEvent
 from onward.version import VERSION as ONWARD
 
 EFFECTS_MAX = MESSAGES_MAX = 2**31 - 1  # all of them

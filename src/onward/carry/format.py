@@ -24,8 +24,8 @@ from onward.model.chats.message import Message, Role
 from onward.model.row import MessageState
 from onward.model.values.bounds import Instant, Number
 from onward.store.codec import content_hash
-from onward.store.port.effects import Effect
-from onward.store.port.stored import Position, StoredEvent
+from onward.store.port.leases import Effect
+from onward.store.port.log import Position, StoredEvent
 
 FORMAT, VERSION = "onward-export", 2
 """Version 2 has messages; everything else is as in version 1."""

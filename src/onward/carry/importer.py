@@ -46,10 +46,10 @@ from onward.model.row import GateRow, RunRow
 from onward.model.run import Run, RunStatus
 from onward.model.values.names import check_names
 from onward.store.codec import check_chain, seal, unseal
-from onward.store.port.carrying import Arrival
-from onward.store.port.effects import Effect
+from onward.store.port.leases import Effect
+from onward.store.port.log import Position, StoredEvent, Write, read_with
+from onward.store.port.retention import Arrival
 from onward.store.port.store import Store
-from onward.store.port.stored import Position, StoredEvent, Write, read_with
 
 NO_RUN = CarriedRun(id="", head=0, hash="")
 

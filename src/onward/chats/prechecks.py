@@ -13,7 +13,7 @@ import msgspec
 
 from onward.model.values.amounts import MEASURES, WARN_PERCENT, shown_amount
 from onward.model.values.scopes import day_of, kind_of
-from onward.store.port.money.limits import Scope
+from onward.store.port.limits import Scope
 
 CHECKED = (("chat", "tokens"), ("day", "cost"), ("project", "cost"))
 

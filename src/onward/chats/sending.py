@@ -12,7 +12,7 @@ from onward.model.chats.intake import Intake, IntakeState, Wish, keyed_message_i
 from onward.model.values.names import check_name, check_path, check_scoped
 from onward.model.values.registered import read_wanted
 from onward.store.codec import content_hash
-from onward.store.port.chats.intakes import Intakes
+from onward.store.port.messages import Intakes
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onward.model.notification import DeliveryState
 from onward.notify.sender import Sent
-from onward.store.port.outbox import Attempted, Delivery
+from onward.store.port.runs import Attempted, Delivery
 
 TRIES_MAX = 12
 FIRST_WAIT_S, WAIT_S_MAX = 5.0, 3_600.0

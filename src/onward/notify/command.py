@@ -14,7 +14,7 @@ import msgspec
 from onward.errors import OnwardError
 from onward.notify.sender import Sent
 from onward.process import Finished, SystemSpawn
-from onward.store.port.outbox import Delivery
+from onward.store.port.runs import Delivery
 
 
 class CommandSender:

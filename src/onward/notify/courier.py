@@ -22,7 +22,7 @@ from onward.model.run import Run
 from onward.notify.backoff import attempted, is_too_late
 from onward.notify.sender import Sender, Sent, one_line
 from onward.redact.redactor import NOTHING_SECRET, Redactor
-from onward.store.port.outbox import Attempted, Delivery, Outbox
+from onward.store.port.runs import Attempted, Delivery, Outbox
 
 SUBSCRIBER = "notify"
 AT_ONCE_MAX = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from onward.store.port.outbox import Delivery
+from onward.store.port.runs import Delivery
 
 ERROR_CHARACTERS_MAX = 300
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from onward.clock import Clock
 from onward.notify.sender import Sent
-from onward.store.port.outbox import Delivery
+from onward.store.port.runs import Delivery
 from onward.threads import in_thread
 from onward.version import VERSION
 

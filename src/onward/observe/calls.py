@@ -8,7 +8,7 @@ from onward.model.call import AttemptHeld, CallFinished
 from onward.model.events.event import Event
 from onward.observe.exposition import Family
 from onward.observe.series import Counter, Gauge, Histogram
-from onward.store.port.chats.messages import Flushed, Growth
+from onward.store.port.messages import Flushed, Growth
 
 CALLS_S = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 FLUSHES_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)

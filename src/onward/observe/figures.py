@@ -9,10 +9,10 @@ from onward.model.run import RunStatus
 from onward.model.values.instant import rfc3339
 from onward.observe.exposition import Family, Sample, gauge
 from onward.store.owner import owner_label
-from onward.store.port.measures import Ended, Holding, Measured, Undelivered
+from onward.store.port.runs import EndedRuns, HeldRuns, Measured, Undelivered
 
 ENDINGS = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)
-NONE = Ended(0, 0)
+NONE = EndedRuns(0, 0)
 
 
 def families_of(found: Measured) -> Iterator[Family]:
@@ -65,12 +65,12 @@ def ended_of(found: Measured) -> Mapping[str, Mapping[str, int]]:
     }
 
 
-def _idle(found: Measured) -> Iterator[Holding]:
+def _idle(found: Measured) -> Iterator[HeldRuns]:
     """The live workers that hold no run."""
     holding = {one.owner for one in found.holdings}
     for worker in found.workers:
         if worker.is_alive and worker.owner not in holding:
-            yield Holding(worker.owner, 0, 0)
+            yield HeldRuns(worker.owner, 0, 0)
 
 
 def view_measured(found: Measured) -> Mapping[str, Any]:

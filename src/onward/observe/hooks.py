@@ -18,12 +18,21 @@ from onward.model.result import Result
 from onward.observe.about import about
 from onward.observe.health import Health
 from onward.observe.metrics import Metrics
-from onward.store.port.chats.messages import Flushed, Growth, Messages
 from onward.store.port.leases import Lease, Leases
-from onward.store.port.log import Controlled, Decide, DecideLoaded, Held, Loaded, RunLog, TakeFilter
+from onward.store.port.log import (
+    Controlled,
+    Decide,
+    DecideLoaded,
+    Held,
+    Loaded,
+    RunLog,
+    StoredEvent,
+    TakeFilter,
+    Write,
+)
+from onward.store.port.messages import Flushed, Growth, Messages
 from onward.store.port.runs import Listed, Runs
 from onward.store.port.store import Store
-from onward.store.port.stored import StoredEvent, Write
 
 T = TypeVar("T")
 CUT_OFF = "cut_off"

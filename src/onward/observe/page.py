@@ -12,7 +12,7 @@ from onward.observe.figures import families_of
 from onward.observe.health import Health
 from onward.observe.metrics import Metrics
 from onward.observe.serve import NOT_FOUND, PLAIN, Reply
-from onward.store.port.measures import Measured
+from onward.store.port.runs import Measured
 
 REFRESH_S = 5.0
 PATIENCE_S = 3.0

@@ -13,10 +13,9 @@ from onward.model.row import GateRow
 from onward.model.run import Run
 from onward.read.lookup import log_pages
 from onward.store.codec import check_chain, unseal
-from onward.store.port.backfill import Filling
-from onward.store.port.log import RunLog
+from onward.store.port.log import ORIGIN, RunLog
+from onward.store.port.retention import Filling
 from onward.store.port.store import Store
-from onward.store.port.stored import ORIGIN
 
 log = logging.getLogger("onward.store")
 TRIES_MAX = 5

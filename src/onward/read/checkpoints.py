@@ -14,8 +14,7 @@ from onward.model.run import Run
 from onward.read.lookup import log_pages
 from onward.read.view import instant
 from onward.store.codec import unseal
-from onward.store.port.log import RunLog
-from onward.store.port.stored import StoredEvent
+from onward.store.port.log import RunLog, StoredEvent
 
 
 async def read_checkpoints(log: RunLog, run_id: str) -> AsyncIterator[dict[str, Any]]:

@@ -17,9 +17,8 @@ from onward.model.run import RunStatus
 from onward.read.log.projection import Projection
 from onward.read.view import known_row
 from onward.store.codec import unseal
-from onward.store.port.log import RunLog
+from onward.store.port.log import RunLog, StoredEvent
 from onward.store.port.runs import Listed, RunQuery, Runs
-from onward.store.port.stored import StoredEvent
 
 PAGE, PAGE_FIRST = 1_000, 16
 PAGE_RUNS_MIN = 100

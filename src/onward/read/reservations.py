@@ -8,7 +8,7 @@ from typing import NamedTuple
 from onward.model.call import CallFinished, CallLost, CallStarted
 from onward.model.events.event import Event
 from onward.model.values.amounts import NOTHING, Amounts, amounts_of, used_amounts
-from onward.store.port.money.limits import Reservation, ReservationState
+from onward.store.port.limits import Reservation, ReservationState
 
 
 class ReservedCall(NamedTuple):

@@ -25,11 +25,10 @@ from onward.receipts import pages
 from onward.receipts.homes import Homes, Said
 from onward.receipts.names import CHECKPOINT
 from onward.store.codec import check_chain, unseal
-from onward.store.port.blobs import Blobs
-from onward.store.port.log import Loaded, RunLog
-from onward.store.port.money.limits import Reservation
+from onward.store.port.limits import Reservation
+from onward.store.port.log import ORIGIN, Loaded, Position, RunLog, StoredEvent
+from onward.store.port.retention import Blobs
 from onward.store.port.store import Store
-from onward.store.port.stored import ORIGIN, Position, StoredEvent
 
 TRIES_MAX = 5
 CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024

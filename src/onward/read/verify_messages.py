@@ -5,8 +5,8 @@ from __future__ import annotations
 from onward.machine.fold.messages import MessagesSeen
 from onward.model.chats.message import Chunk, ChunkKind, Message, joined
 from onward.model.row import MessageState
-from onward.store.port.blobs import Blobs
-from onward.store.port.chats.messages import READ_MAX, MessageQuery, Messages
+from onward.store.port.messages import READ_MAX, MessageQuery, Messages
+from onward.store.port.retention import Blobs
 
 LISTED_ALL = 2**31 - 1
 

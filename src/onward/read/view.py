@@ -22,7 +22,7 @@ from onward.model.workspace import WORKTREE, branch_name
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
 from onward.store.port.leases import Holder
-from onward.store.port.stored import StoredEvent
+from onward.store.port.log import StoredEvent
 
 
 def instant(at_us: int | None) -> str | None:

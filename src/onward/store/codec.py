@@ -21,7 +21,7 @@ from onward.model.events.event import ContextEvent, Event
 from onward.model.events.runs import RunClaimed
 from onward.model.events.steps import StepFinished
 from onward.model.run import Frozen
-from onward.store.port.stored import KEPT_APART, Position, StoredEvent
+from onward.store.port.log import KEPT_APART, Position, StoredEvent
 
 VALUE_BYTES_MAX = 4096
 _position = partial(tuple.__new__, Position)  # a fifth of what its own constructor costs

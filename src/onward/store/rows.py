@@ -1,25 +1,41 @@
-"""Rows to values and back, for every SQL database alike."""
+"""Rows to values and back, for every SQL database alike; and what they answer when they are measured.
+
+Here are runs, gates, workers, effects, events, snapshots, blobs and notifications. Messages are in
+`message_rows`, scopes and reservations in `limits`. A row that cannot be read is damaged: it is reported, and
+does not hide others.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import zstandard
 
 from onward.errors import HistoryCorrupt, StoreCorrupt
+from onward.model.notification import Notification
 from onward.model.row import GateRow, RunRow
 from onward.model.run import RunStatus
 from onward.model.worker import Offer, RegisteredWorker
 from onward.store.codec import content_hash
-from onward.store.port.effects import Effect
-from onward.store.port.leases import Holder
+from onward.store.port.leases import Effect, Holder
+from onward.store.port.log import Position, Snapshot, StoredEvent, Write, read_with
 from onward.store.port.retention import Kin
-from onward.store.port.runs import Listed
-from onward.store.port.stored import Position, Snapshot, StoredEvent, Write, read_with
+from onward.store.port.runs import (
+    Attempted,
+    Delivery,
+    DeliveryQuery,
+    EndedRuns,
+    HeldRuns,
+    Listed,
+    Measured,
+    Stand,
+    Stuck,
+    Undelivered,
+)
 
 log = logging.getLogger("onward.store")
 T = TypeVar("T")
@@ -231,3 +247,130 @@ def kin_of(columns: Sequence[Any]) -> Kin:
         manager=manager,
         restart_of=restart_of,
     )
+
+
+_DELIVERY_FIELDS = Delivery.__struct_fields__
+
+
+def delivery_of(columns: Sequence[Any]) -> Delivery:
+    """A notification from its columns, which are in the order of its fields."""
+    try:
+        return msgspec.convert(dict(zip(_DELIVERY_FIELDS, columns, strict=True)), Delivery)
+    except msgspec.ValidationError as error:
+        raise StoreCorrupt(f"the row of notification {columns[0]!r} is damaged: {error}.") from None
+
+
+def deliveries_in_order(found: Sequence[Delivery]) -> Sequence[Delivery]:
+    """As they were written: of one run, in the order of its events."""
+    return sorted(found, key=lambda one: (one.created_at_us, one.run_id, one.seq, one.id))
+
+
+def notification_parameters(notification: Notification) -> dict[str, Any]:
+    """The columns of a new notification, and what a subscriber's kinds have in them if it is wanted."""
+    values = msgspec.structs.asdict(notification)
+    return {**values, "kind": notification.kind.value, "mark": f" {notification.kind.value} "}
+
+
+def attempt_parameters(claimed: Delivery, attempted: Attempted) -> dict[str, Any]:
+    """What came of a try, and which one it was."""
+    return {
+        "id": claimed.id,
+        "subscriber": claimed.subscriber,
+        "token": claimed.token,
+        **attempted._asdict(),
+        "state": attempted.state.value,
+    }
+
+
+def delivery_filters(query: DeliveryQuery) -> Mapping[str, Any]:
+    """The filters of a list of notifications."""
+    place = query.place or (None, None, None)
+    names = ("before_us", "before_id", "before_subscriber")
+    state = None if query.state is None else query.state.value
+    named = ("run_id", query.run_id), ("state", state), *zip(names, place, strict=True)
+    return {"limit": query.limit, **{name: value for name, value in named if value is not None}}
+
+
+MEASURE_QUERIES = (
+    *("run_count", "measure_reasons", "measure_queue", "measure_holders", "measure_ended", "measure_stuck"),
+    *("measure_needs", "worker_read"),
+    "measure_outbox",
+)
+"""The queries, in the order of the answers in `Found`."""
+AnswerRows = Sequence[Sequence[Any]]
+
+
+class MeasureAnswers(NamedTuple):
+    """What the queries answered, at which instant, and how many bytes the database has."""
+
+    at_us: int
+    size: int
+    statuses: AnswerRows
+    reasons: AnswerRows
+    queue: AnswerRows
+    holders: AnswerRows
+    ended: AnswerRows
+    stuck: AnswerRows
+    needs: AnswerRows
+    workers: AnswerRows
+    outbox: AnswerRows
+
+
+def measured(found: MeasureAnswers, is_alive: Callable[[str, bool], bool]) -> Measured:
+    """The answers as numbers; `is_alive` judges owners."""
+    queue = {bool(is_due): (number, oldest) for is_due, number, oldest in found.queue}
+    due, oldest_due_us = queue.get(True, (0, None))
+    return Measured(
+        at_us=found.at_us,
+        runs=_stands(dict(sound(found.statuses, counted)), dict(sound(found.reasons, _stand))),
+        due=due,
+        later=queue.get(False, (0, None))[0],
+        oldest_due_us=oldest_due_us,
+        holdings=holdings_of(
+            # A run that is being driven is renewed, so one whose lease is over is stalled even if a lock says
+            # that its process lives.
+            (owner, number, not is_expired and is_alive(owner, False))
+            for owner, is_expired, number in found.holders
+        ),
+        ended=dict(sound(found.ended, _ended)),
+        size=found.size,
+        stuck=tuple(Stuck(*columns) for columns in found.stuck),
+        needs={needs: number for needs, number in found.needs},
+        workers=tuple(sound(found.workers, lambda columns: worker_of(columns, is_alive))),
+        undelivered=undelivered_of({state: (number, oldest) for state, number, oldest in found.outbox}),
+    )
+
+
+def holdings_of(held: Iterable[tuple[str, int, bool]]) -> tuple[HeldRuns, ...]:
+    """Who holds how many: from owners, numbers of runs, and whether those are alive."""
+    found: dict[str, HeldRuns] = {}
+    for owner, number, is_alive in held:
+        known = found.get(owner, HeldRuns(owner, 0, 0))
+        stalled = known.stalled + (0 if is_alive else number)
+        found[owner] = HeldRuns(owner, known.runs + number, stalled)
+    return tuple(found[owner] for owner in sorted(found))
+
+
+def undelivered_of(found: Mapping[str, tuple[int, int]]) -> Undelivered:
+    """Notifications by state: how many, and when the oldest was created."""
+    waiting, oldest_us = found.get("waiting", (0, None))
+    return Undelivered(waiting, found.get("failed", (0, 0))[0], oldest_us)
+
+
+def _stands(statuses: Mapping[RunStatus, int], reasons: Mapping[Stand, int]) -> Mapping[Stand, int]:
+    """Runs by stand, from all by status and those that have a reason: the rest have none."""
+    without = dict(statuses)
+    for stand, number in reasons.items():
+        without[stand.status] -= number
+    bare = {Stand(status, "", False): number for status, number in without.items() if number}
+    return {**bare, **reasons}
+
+
+def _stand(columns: Sequence[Any]) -> tuple[Stand, int]:
+    status, reason, recoverable, number = columns
+    return Stand(status_of(status, f"{number} runs"), reason, bool(recoverable)), number
+
+
+def _ended(columns: Sequence[Any]) -> tuple[RunStatus, EndedRuns]:
+    status, hour, day = columns
+    return status_of(status, f"{day} runs"), EndedRuns(hour, day)

@@ -27,8 +27,8 @@ from onward.model.events.steps import Outcome, StepFinished, StepStarted, StepSt
 from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import seal, unseal
 from onward.store.port.leases import Lease
+from onward.store.port.log import ORIGIN, Position, Snapshot, StoredEvent, Write
 from onward.store.port.store import Store
-from onward.store.port.stored import ORIGIN, Position, Snapshot, StoredEvent, Write
 
 START_US = 1_700_000_000_000_000
 TICK_US = 1_000

@@ -13,7 +13,7 @@ from onward.engine.lease.served import Unserved
 from onward.model.ids import called
 from onward.model.worker import Offer, waiting_for
 from onward.observe.about import about
-from onward.store.port.workers import Workers
+from onward.store.port.leases import Workers
 
 TIDY_EVERY_S = 60.0
 

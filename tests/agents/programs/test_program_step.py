@@ -20,7 +20,7 @@ from onward.model.chats.message import ChunkKind
 from onward.model.events.steps import StepFinished
 from onward.model.run import RunStatus
 from onward.redact.redactor import Redactor
-from onward.store.port.chats.messages import MessageQuery
+from onward.store.port.messages import MessageQuery
 from onward.testing.clock import ManualClock, SeededDice
 from onward.testing.faults import Died, Fault, FaultyStore
 from tests.agents.programs.playing import Played, answering, at, calls

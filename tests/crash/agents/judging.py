@@ -16,8 +16,8 @@ from onward.model.row import MessageState
 from onward.model.values.amounts import NOTHING, Amounts, amounts_of, used_amounts
 from onward.read.verify import verify_run
 from onward.store.codec import unseal
-from onward.store.port.chats.messages import MessageQuery
-from onward.store.port.money.limits import ReservationState
+from onward.store.port.limits import ReservationState
+from onward.store.port.messages import MessageQuery
 from onward.store.port.store import Store
 from onward.testing.models.ledger import Entry
 from tests.crash.agents.story import TOOLS, text_of

@@ -17,7 +17,7 @@ from onward.model.call import Streamed
 from onward.model.chats.message import ChunkKind, chat_of_run, message_id
 from onward.model.row import MessageState
 from onward.redact.redactor import Redactor
-from onward.store.port.chats.messages import Flushed, Growth, Messages
+from onward.store.port.messages import Flushed, Growth, Messages
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
 from onward.testing.conformance.chats.saying import STEP, answered, appended, heard, only, speaking

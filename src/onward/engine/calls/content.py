@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onward.store.port.blobs import Blobs
+from onward.store.port.retention import Blobs
 
 PAGE = 100
 

@@ -13,9 +13,8 @@ from onward.handlers.calls import StepPast
 from onward.model.call import POSITIONAL, CallFinished, CallKind, CallLost, CallStarted, CallStatus
 from onward.model.run import Run, StepCalls
 from onward.store.codec import content_hash, unseal
-from onward.store.port.blobs import Blobs
-from onward.store.port.log import TAIL_MAX
-from onward.store.port.stored import KEPT_APART, StoredEvent
+from onward.store.port.log import KEPT_APART, TAIL_MAX, StoredEvent
+from onward.store.port.retention import Blobs
 
 GATE, MODEL = CallKind.GATE.value, CallKind.MODEL.value
 KINDS = frozenset(kind.__name__ for kind in (CallStarted, CallFinished, CallLost))

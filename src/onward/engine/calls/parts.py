@@ -14,7 +14,7 @@ from onward.engine.log.appender import Appender
 from onward.engine.log.journal import Journal
 from onward.engine.messages.flusher import Flusher
 from onward.engine.step.effects import AtMostOnce
-from onward.store.port.blobs import Blobs
+from onward.store.port.retention import Blobs
 
 
 class CallParts(msgspec.Struct, frozen=True):

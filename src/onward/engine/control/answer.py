@@ -25,7 +25,7 @@ from onward.model.events.gates import GateDecided
 from onward.model.run import Gate, Run, RunStatus
 from onward.read.lookup import newest_first
 from onward.store.codec import unseal
-from onward.store.port.stored import StoredEvent
+from onward.store.port.log import StoredEvent
 
 LOOK_US = 1_000_000
 """How often to look whether a question that is being asked was decided elsewhere."""

@@ -21,7 +21,7 @@ from onward.model.values.amounts import (
     shown_amount,
 )
 from onward.model.values.scopes import kind_of, scopes_of
-from onward.store.port.money.limits import Limits, Scope
+from onward.store.port.limits import Limits, Scope
 from onward.store.port.store import Store
 
 

@@ -22,8 +22,7 @@ from onward.model.values.bounds import DURATION_S_MAX, KEPT, Seconds
 from onward.model.values.instant import rfc3339
 from onward.receipts.homes import Homes, run_of
 from onward.receipts.names import WORKSPACE
-from onward.store.port.blobs import NOTHING, Swept
-from onward.store.port.retention import Expiry, Kin
+from onward.store.port.retention import NOTHING_SWEPT, Expiry, Kin, Swept
 from onward.store.port.store import Store
 from onward.threads import in_thread
 from onward.workspace.port import OldTrees
@@ -71,7 +70,7 @@ class Collected(msgspec.Struct):
     needed: int = 0
     unmerged: tuple[Unmerged, ...] = ()
     directories: int = 0
-    swept: Swept = NOTHING
+    swept: Swept = NOTHING_SWEPT
 
 
 def collectable(expired: Sequence[Kin], attached: Sequence[Kin]) -> list[Kin]:

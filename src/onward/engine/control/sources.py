@@ -18,7 +18,7 @@ from onward.pipeline.dot.reader import decode
 from onward.pipeline.dot.source import SOURCE_BYTES_MAX
 from onward.pipeline.rules.check import RULES, Rule
 from onward.pipeline.rules.words.vocabulary import is_near
-from onward.store.port.blobs import Blobs
+from onward.store.port.retention import Blobs
 
 STORED_MAX = 64
 

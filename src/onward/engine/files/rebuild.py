@@ -33,8 +33,8 @@ from onward.receipts.names import (
 )
 from onward.receipts.trail import Trail
 from onward.store.codec import check_chain, unseal
+from onward.store.port.log import ORIGIN
 from onward.store.port.store import Store
-from onward.store.port.stored import ORIGIN
 
 
 async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at: Path) -> list[str]:

@@ -28,7 +28,7 @@ from onward.machine.decide.claim import decide_claim
 from onward.model.events.event import Event
 from onward.model.run import Run, RunStatus
 from onward.store.port.log import TakeFilter
-from onward.store.port.measures import Measures
+from onward.store.port.runs import Measures
 
 log = logging.getLogger("onward.worker")
 SKIPPED_MAX = 1_000

@@ -15,9 +15,8 @@ from onward.errors import OnwardError
 from onward.machine.decide.owner_loss import decide_loss
 from onward.model.row import GateRow
 from onward.model.run import Run, RunStatus
-from onward.store.port.gates import GateQuery, Gates
-from onward.store.port.runs import Runs
-from onward.store.port.workers import Workers
+from onward.store.port.leases import Workers
+from onward.store.port.runs import GateQuery, Gates, Runs
 
 log = logging.getLogger("onward.recovery")
 GATES_MAX = 10_000

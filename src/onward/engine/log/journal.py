@@ -20,10 +20,9 @@ from onward.model.events.event import Event
 from onward.model.run import FOLD_VERSION, Frozen, Run
 from onward.model.values.names import check_name, check_names
 from onward.redact.redactor import NOTHING_SECRET, Redactor
+from onward.store.owner import run_exists
 from onward.store.port.leases import Lease
-from onward.store.port.log import Held, Loaded, RunLog, TakeFilter
-from onward.store.port.stored import ORIGIN, Position, StoredEvent, Write
-from onward.store.refusals import run_exists
+from onward.store.port.log import ORIGIN, Held, Loaded, Position, RunLog, StoredEvent, TakeFilter, Write
 
 DecideRun = Callable[[Folded], Sequence[Event]]
 """What to append to a run, which is locked, and shows who holds it."""

@@ -16,8 +16,7 @@ from onward.machine.fold.snapshot import decode_run
 from onward.model.run import FOLD_VERSION, Frozen, Run
 from onward.store.codec import check_chain, unseal
 from onward.store.port.leases import Holder, Lease
-from onward.store.port.log import TAIL_MAX, Loaded, RunLog
-from onward.store.port.stored import ORIGIN, Position, Snapshot, StoredEvent
+from onward.store.port.log import ORIGIN, TAIL_MAX, Loaded, Position, RunLog, Snapshot, StoredEvent
 
 EVENT_BYTES = 100  # what reading an event again costs besides its body, about
 READ_ALL = 2**31

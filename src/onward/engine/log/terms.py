@@ -6,7 +6,7 @@ import msgspec
 
 from onward.errors import Refused
 from onward.store.codec import content_hash
-from onward.store.port.stored import KEPT_APART, StoredEvent
+from onward.store.port.log import KEPT_APART, StoredEvent
 
 
 class RequestTerms(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from onward.model.events.runs import RunClaimed
 from onward.model.row import CallRow, GateRow
 from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import seal
-from onward.store.port.stored import Position, Snapshot, Write
+from onward.store.port.log import Position, Snapshot, Write
 
 SNAPSHOT_BYTES_MIN = 32 * 1024
 BESIDE = ASKING | CALLS | TOLD

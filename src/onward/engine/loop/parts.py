@@ -21,8 +21,8 @@ from onward.model.call import LimitHit
 from onward.model.events.event import Event
 from onward.model.run import Run
 from onward.redact.redactor import NOTHING_SECRET, Redactor
-from onward.store.port.blobs import Blobs
-from onward.store.port.money.limits import Warned
+from onward.store.port.limits import Warned
+from onward.store.port.retention import Blobs
 
 Observer = Callable[[Run, Sequence[Event]], None]
 

@@ -13,7 +13,7 @@ from onward.errors import StoreUnavailable
 from onward.model.call import Streamed
 from onward.model.chats.message import text_of
 from onward.redact.redactor import NOTHING_SECRET, Redactor
-from onward.store.port.chats.messages import Flushed, Messages
+from onward.store.port.messages import Flushed, Messages
 
 log = logging.getLogger("onward.messages")
 TICK_S = 0.25

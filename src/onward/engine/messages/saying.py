@@ -12,7 +12,7 @@ from onward.model.row import MessageState
 from onward.model.values.names import check_name, check_scoped, check_text
 from onward.redact.redactor import Redactor
 from onward.store.codec import content_hash
-from onward.store.port.chats.messages import MessageQuery, Messages
+from onward.store.port.messages import MessageQuery, Messages
 
 SAID_CHARACTERS_MAX = 1_000_000
 

@@ -12,7 +12,7 @@ from onward.model.call import CallFinished, Streamed
 from onward.model.chats.message import RUNNING_TEXT, WRITTEN, ChunkKind, joined, seal_parts
 from onward.redact.redactor import Redactor
 from onward.store.codec import content_hash
-from onward.store.port.chats.messages import Flushed, Growth
+from onward.store.port.messages import Flushed, Growth
 
 if TYPE_CHECKING:
     from onward.engine.messages.flusher import Flusher

@@ -6,7 +6,7 @@ import logging
 
 from onward.clock import Clock
 from onward.errors import StoreError, StoreGone
-from onward.store.port.chats.messages import Messages
+from onward.store.port.messages import Messages
 
 log = logging.getLogger("onward.messages")
 KEPT_S = 24 * 3600.0

@@ -13,7 +13,7 @@ from onward.model.values.registered import Wanted
 from onward.model.values.tool_env import Variables
 from onward.pipeline.build import Pipeline
 from onward.pipeline.rules.registered import REGISTERED
-from onward.store.port.registry.pipelines import RegisteredPipeline, RegisteredVersion
+from onward.store.port.retention import RegisteredPipeline, RegisteredVersion
 from onward.store.port.store import Store
 
 NEAR_MAX = 3

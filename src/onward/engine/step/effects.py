@@ -36,7 +36,7 @@ from onward.model.effect import (
 from onward.model.values.value import check_value
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.owner import owner_label
-from onward.store.port.effects import Effect, Effects
+from onward.store.port.leases import Effect, Effects
 from onward.threads import in_thread
 
 POLL_S = 0.1

@@ -30,7 +30,7 @@ from onward.receipts.looking import Seen, changed_since, files_named, files_of_a
 from onward.receipts.names import WORKSPACE, attempt_path, step_name
 from onward.store.codec import unseal
 from onward.store.owner import owner_host
-from onward.store.port.effects import Effect
+from onward.store.port.leases import Effect
 from onward.store.port.store import Store
 from onward.threads import in_thread
 from onward.workspace.port import Place, Trees

@@ -27,7 +27,7 @@ from onward.pipeline.graph import Node
 from onward.receipts.names import ARTIFACTS, OUTPUT_ENDING, PROMPT, STATUS, Path, attempt_path
 from onward.receipts.status import STATUS_BYTES_MAX, as_reported, read_status
 from onward.redact.redactor import NOTHING_SECRET, Redactor
-from onward.store.port.blobs import Blobs
+from onward.store.port.retention import Blobs
 from onward.threads import in_thread
 
 

@@ -26,10 +26,9 @@ from onward.operations.here.replies import Check, Exported, Imported
 from onward.operations.here.requests import ExportRuns, ImportRuns
 from onward.operations.requests import ALL
 from onward.read.lookup import find_run
-from onward.store.port.measures import Measured
-from onward.store.port.runs import RunQuery, Runs
+from onward.store.owner import exposed_files
+from onward.store.port.runs import Measured, RunQuery, Runs
 from onward.store.port.store import Store
-from onward.store.privacy import exposed
 from onward.version import VERSION
 
 WHY_CHARACTERS_MAX = 200
@@ -112,7 +111,7 @@ def _files(runs: str | None) -> Iterator[Check]:
     if runs is None or not os.path.isdir(runs):
         return
     above = os.path.dirname(os.path.abspath(runs))
-    told = exposed([runs, above] if os.path.basename(above) == ".onward" else [runs])
+    told = exposed_files([runs, above] if os.path.basename(above) == ".onward" else [runs])
     yield _check("files", not told, told or f"{runs} is for this user alone")
 
 

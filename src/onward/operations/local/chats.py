@@ -43,9 +43,8 @@ from onward.operations.replies.chats import (
 from onward.operations.requests import ListChats, ListMessages, ReadMessages, SendMessage, ShowChat
 from onward.read.lookup import find_run
 from onward.read.view import instant, known_row
-from onward.store.port.chats.intakes import ChatRow
-from onward.store.port.chats.messages import READ_MAX, MessageQuery
-from onward.store.port.cursor import read_cursor, write_cursor
+from onward.store.port.messages import READ_MAX, ChatRow, MessageQuery
+from onward.store.port.runs import read_cursor, write_cursor
 from onward.store.port.store import Store
 
 POLL_S = 0.1

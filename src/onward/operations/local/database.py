@@ -43,8 +43,8 @@ from onward.operations.requests import (
 )
 from onward.read.lookup import find_run
 from onward.read.view import instant
-from onward.store.port.money.limits import Scope, UsageKind
-from onward.store.port.registry.pipelines import NewSource, RegisteredPipeline, RegisteredVersion
+from onward.store.port.limits import Scope, UsageKind
+from onward.store.port.retention import NewSource, RegisteredPipeline, RegisteredVersion
 from onward.store.port.store import Store
 
 

@@ -15,7 +15,7 @@ from onward.operations.replies.steps import EffectShown
 from onward.operations.requests import ForgetEffect, GetEffect, SettleEffect
 from onward.read.view import instant
 from onward.store.owner import owner_label
-from onward.store.port.effects import Effect
+from onward.store.port.leases import Effect
 
 
 class LocalEffects(msgspec.Struct, frozen=True):

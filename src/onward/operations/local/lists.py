@@ -39,9 +39,15 @@ from onward.operations.requests import (
 from onward.read.lookup import completed_of, find_run, list_runs
 from onward.read.view import instant, view_choice, view_gate, view_row
 from onward.store.owner import owner_label
-from onward.store.port.gates import GateQuery, gate_cursor
-from onward.store.port.outbox import Delivery, DeliveryQuery, delivery_cursor
-from onward.store.port.runs import Listed, RunQuery
+from onward.store.port.runs import (
+    Delivery,
+    DeliveryQuery,
+    GateQuery,
+    Listed,
+    RunQuery,
+    delivery_cursor,
+    gate_cursor,
+)
 from onward.store.port.store import Store
 
 if TYPE_CHECKING:

@@ -65,9 +65,8 @@ from onward.read.one_step import read_history
 from onward.read.steps import state_of, view_steps
 from onward.read.view import instant, known_row, view_event, view_limit, view_row, view_run
 from onward.store.codec import unseal
-from onward.store.port.log import RunLog
+from onward.store.port.log import RunLog, StoredEvent
 from onward.store.port.store import Store
-from onward.store.port.stored import StoredEvent
 
 if TYPE_CHECKING:
     from onward.engine.engine import Engine

@@ -10,22 +10,17 @@ from collections.abc import Callable, Sequence
 
 from onward.clock import SystemClock, SystemIds
 from onward.model.identity import Identity
-from onward.store.memory.backfill import MemoryBackfill
-from onward.store.memory.blobs import MemoryBlobs
-from onward.store.memory.carrying import MemoryCarrying
-from onward.store.memory.chats.intakes import MemoryIntakes
-from onward.store.memory.chats.messages import MemoryMessages
-from onward.store.memory.effects import MemoryEffects
-from onward.store.memory.gates import MemoryGates
-from onward.store.memory.leases import MemoryLeases, MemoryWorkers
-from onward.store.memory.limits import MemoryLimits
-from onward.store.memory.log import MemoryLog
-from onward.store.memory.measures import MemoryMeasures
-from onward.store.memory.outbox import MemoryOutbox
-from onward.store.memory.pipelines import MemoryPipelines
-from onward.store.memory.retention import MemoryRetention
-from onward.store.memory.runs import MemoryRuns
-from onward.store.memory.state import Ownership, State
+from onward.store.memory.log import MemoryLimits, MemoryLog
+from onward.store.memory.messages import MemoryIntakes, MemoryMessages
+from onward.store.memory.retention import (
+    MemoryBackfill,
+    MemoryBlobs,
+    MemoryCarrying,
+    MemoryPipelines,
+    MemoryRetention,
+)
+from onward.store.memory.runs import MemoryGates, MemoryMeasures, MemoryOutbox, MemoryRuns
+from onward.store.memory.state import MemoryEffects, MemoryLeases, MemoryOwnership, MemoryWorkers, State
 from onward.store.port.store import Unwatch
 
 
@@ -48,7 +43,7 @@ class MemoryStore:
 
     def __init__(self, database: MemoryDatabase, owner: str, lease_s: float | None = None) -> None:
         self.database, self.identity = database, database.identity
-        self._ownership = ownership = Ownership(database, owner, lease_s)
+        self._ownership = ownership = MemoryOwnership(database, owner, lease_s)
         database.alive.add(owner)
         self.limits = MemoryLimits(ownership)
         self.log = MemoryLog(database, ownership, self.limits)

@@ -1,27 +1,53 @@
-"""The log in memory: what `RunLog` promises, in as few words as possible."""
+"""The log and the limits in memory: what `RunLog` and `Limits` promise, in as few words as possible.
+
+Every write goes through here: it is checked, charged, and then written with its messages and
+notifications.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
 from onward.model.row import RunRow
-from onward.store.memory.chats.messages import put_messages
-from onward.store.memory.limits import MemoryLimits
-from onward.store.memory.outbox import put_notifications
-from onward.store.memory.state import Ownership, State, StoredRun
+from onward.model.values.scopes import DAY, kind_of
+from onward.store.limits import (
+    AddedUsage,
+    Ledger,
+    UsageKey,
+    changed_limit,
+    keys_closed,
+    note_warnings,
+    scopes_opened,
+    summed_usage,
+)
+from onward.store.memory.messages import put_messages
+from onward.store.memory.runs import put_notifications
+from onward.store.memory.state import MemoryOwnership, State, StoredRun
+from onward.store.owner import content_missing, key_occupied, run_exists
 from onward.store.port.leases import Lease
-from onward.store.port.log import TAIL_MAX, Controlled, Decide, DecideLoaded, Held, Loaded, TakeFilter
-from onward.store.port.stored import Snapshot, StoredEvent, Write, content_named
-from onward.store.refusals import content_missing, key_occupied, run_exists
+from onward.store.port.limits import Reservation, ReservationState, Scope, Spent, UsageKind, Warned
+from onward.store.port.log import (
+    TAIL_MAX,
+    Controlled,
+    Decide,
+    DecideLoaded,
+    Held,
+    Loaded,
+    Snapshot,
+    StoredEvent,
+    TakeFilter,
+    Write,
+    content_named,
+)
 
 
 class MemoryLog:
     """Logs in this process's memory."""
 
-    def __init__(self, state: State, ownership: Ownership, limits: MemoryLimits) -> None:
+    def __init__(self, state: State, ownership: MemoryOwnership, limits: MemoryLimits) -> None:
         self._state, self._ownership, self._limits = state, ownership, limits
 
     async def create(self, write: Write, append_id: str | None = None) -> None:
@@ -71,7 +97,7 @@ class MemoryLog:
         return Controlled(write.head)
 
     async def take(self, wanted: TakeFilter, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
-        for stored in sorted(self._state.runs.values(), key=_turn):
+        for stored in sorted(self._state.runs.values(), key=_queue_order):
             if self._is_due(stored, wanted):
                 loaded = self._loaded(stored, fold_version, wanted.known_of(stored.row.id))
                 write = decide(self._held(stored), loaded)
@@ -136,7 +162,7 @@ class MemoryLog:
             stored.due_at_us = self._due_at(stored, write.row, write.at_us)
             stored.row = write.row
         else:
-            stored.row = _advanced(stored.row, write)
+            stored.row = _advanced_row(stored.row, write)
         if stored.row.wake_at_us is not None:
             for on_due in self._state.watchers:
                 on_due()
@@ -180,11 +206,11 @@ def check_content(state: State, write: Write, rest: Sequence[StoredEvent] = ()) 
         raise content_missing(write.run_id)
 
 
-def _turn(stored: StoredRun) -> tuple[int, int, str]:
+def _queue_order(stored: StoredRun) -> tuple[int, int, str]:
     return -stored.row.priority, stored.due_at_us or 0, stored.row.id
 
 
-def _advanced(row: RunRow, write: Write) -> RunRow:
+def _advanced_row(row: RunRow, write: Write) -> RunRow:
     return replace(
         row,
         head=write.head.seq,
@@ -193,3 +219,89 @@ def _advanced(row: RunRow, write: Write) -> RunRow:
         steps_finished=write.steps_finished,
         updated_at_us=write.at_us,
     )
+
+
+_USAGE_FIELDS = {UsageKind.RUN: "run_id"}
+
+
+class MemoryLimits:
+    """The limits of a database, as one process sees them."""
+
+    def __init__(self, ownership: MemoryOwnership) -> None:
+        self._state, self._ownership = ownership.state, ownership
+        self._warnings: dict[str, list[Warned]] = {}
+
+    async def read(self, scopes: Sequence[str]) -> Sequence[Scope]:
+        return [_scope(self._state, id) for id in scopes]
+
+    async def list(self, *, limit: int) -> Sequence[Scope]:
+        found = sorted((_scope(self._state, id) for id in self._state.scopes), key=lambda scope: scope.id)
+        found.sort(key=lambda scope: scope.id if kind_of(scope.id) == DAY else "", reverse=True)
+        return sorted(found, key=lambda scope: (scope.id != kind_of(scope.id), kind_of(scope.id)))[:limit]
+
+    async def change(self, scope: str, changes: Mapping[str, int | None]) -> Scope:
+        self._state.scopes[scope] = changed_limit(_scope(self._state, scope), changes)
+        return _scope(self._state, scope)
+
+    async def usage(self, by: UsageKind, *, limit: int) -> Sequence[Spent]:
+        sums: dict[str, AddedUsage] = {}
+        for key, used in self._state.usage.items():
+            what = getattr(key, _USAGE_FIELDS.get(by, by.value))
+            sums[what] = AddedUsage(*map(sum, zip(sums.get(what, (0,) * len(used)), used, strict=True)))
+        found = [Spent(what=what, **used._asdict()) for what, used in sums.items()]
+        found.sort(key=lambda one: (-one.cost_micro, -one.tokens, one.what))
+        if by is UsageKind.DAY:
+            found.sort(key=lambda one: one.what, reverse=True)
+        return found[:limit]
+
+    async def reservations(self, run_id: str) -> Sequence[Reservation]:
+        return [made for key, made in sorted(self._state.reservations.items()) if key.run_id == run_id]
+
+    async def abandoned(self, scope: str) -> Sequence[str]:
+        open_ = [
+            made.run_id
+            for made in self._state.reservations.values()
+            if made.state is ReservationState.OPEN and scope in made.scopes
+        ]
+        return [id for id in sorted(set(open_)) if not self._is_alive(id)]
+
+    def _is_alive(self, run_id: str) -> bool:
+        holder = self._ownership.holder_of(self._state.runs[run_id])
+        return holder is not None and holder.is_alive
+
+    def take_warnings(self, run_id: str) -> Sequence[Warned]:
+        return self._warnings.pop(run_id, ())
+
+    def charge(self, write: Write) -> None:
+        """Reserve and settle for the calls of a write, or raise the refusal of one of them."""
+        state, keys = self._state, keys_closed(write)
+        open_ = {key: state.reservations[key] for key in keys if key in state.reservations}
+        settled = {id for made in open_.values() for id in made.scopes}
+        there = scopes_opened(write) | settled & state.scopes.keys()
+        ledger = Ledger({id: _scope(state, id) for id in there}, open_)
+        refusal = ledger.enter(write)
+        if refusal is not None:
+            raise refusal
+        state.scopes.update(ledger.changed)
+        state.reservations.update(ledger.written)
+        state.usage.update(summed_usage([*_usage_there(state, ledger.used), *ledger.used]))
+        note_warnings(self._warnings, ledger)
+
+
+def _usage_there(
+    state: State, used: Sequence[tuple[UsageKey, AddedUsage]]
+) -> Sequence[tuple[UsageKey, AddedUsage]]:
+    return [(key, state.usage[key]) for key in {key for key, _ in used} if key in state.usage]
+
+
+def _scope(state: State, id: str) -> Scope:
+    default = state.scopes.get(kind_of(id))
+    found = state.scopes.get(id, Scope(id=id))
+    return found if default is None else replace(found, default=default.own)
+
+
+def forget_limits(state: State, run_id: str) -> None:
+    """What goes with a run: its reservations and its own scope, and no spending of others."""
+    state.scopes.pop(f"run/{run_id}", None)
+    for key in [key for key in state.reservations if key.run_id == run_id]:
+        del state.reservations[key]

@@ -1,15 +1,39 @@
-"""Finding runs in memory."""
+"""Lists of runs, gates and notifications in memory, and the numbers for operators."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from onward.model.row import RunRow
+from msgspec.structs import replace
+
+from onward.model.notification import DeliveryState, NotificationKind, Telling
+from onward.model.row import GateRow, RunRow
 from onward.model.run import RunStatus
 from onward.model.values.tags import tags_in
-from onward.store.memory.state import Ownership, StoredRun
-from onward.store.port.runs import RELATIVES_MAX, Listed, RunQuery, lowered
+from onward.store.memory.state import MemoryOwnership, MemoryWorkers, State, StoredRun
+from onward.store.port.runs import (
+    DAY_US,
+    HOUR_US,
+    NEEDS_MAX,
+    RELATIVES_MAX,
+    STUCK_MAX,
+    Attempted,
+    Delivery,
+    DeliveryPlace,
+    DeliveryQuery,
+    EndedRuns,
+    GatePlace,
+    GateQuery,
+    Listed,
+    Measured,
+    RunQuery,
+    Stand,
+    Stuck,
+    Undelivered,
+    lowered,
+)
+from onward.store.rows import holdings_of
 
 FOUND_MAX = 20
 
@@ -17,11 +41,11 @@ FOUND_MAX = 20
 class MemoryRuns:
     """The runs of a database, as one process sees their holders."""
 
-    def __init__(self, ownership: Ownership) -> None:
+    def __init__(self, ownership: MemoryOwnership) -> None:
         self._ownership, self._runs = ownership, ownership.state.runs
 
     async def find(self, wanted: str) -> Sequence[Listed]:
-        runs = sorted(self._runs.values(), key=_id)
+        runs = sorted(self._runs.values(), key=_by_id)
         found = [stored for stored in runs if stored.row.display_id == wanted]
         found = found or [stored for stored in runs if stored.row.id == wanted]
         if not found and wanted:
@@ -29,7 +53,7 @@ class MemoryRuns:
         return self._ownership.listed(found[:FOUND_MAX])
 
     async def list(self, query: RunQuery) -> Sequence[Listed]:
-        found = [stored for stored in self._runs.values() if _fits(stored.row, query)]
+        found = [stored for stored in self._runs.values() if _fits_query(stored.row, query)]
         return self._ownership.listed(sorted(found, key=by_age, reverse=True)[: query.limit])
 
     async def relatives(self, run_id: str) -> Sequence[Listed]:
@@ -40,13 +64,13 @@ class MemoryRuns:
 
     async def held(self) -> Sequence[Listed]:
         found = [stored for stored in self._runs.values() if stored.row.owner is not None]
-        return self._ownership.listed(sorted(found, key=_id))
+        return self._ownership.listed(sorted(found, key=_by_id))
 
     async def count(self) -> Mapping[RunStatus, int]:
         return Counter(stored.row.status for stored in self._runs.values())
 
 
-def _fits(row: RunRow, query: RunQuery) -> bool:
+def _fits_query(row: RunRow, query: RunQuery) -> bool:
     text = lowered(query.text or "")
     return (
         (not query.statuses or row.status in query.statuses)
@@ -65,5 +89,196 @@ def by_age(stored: StoredRun) -> tuple[int, str]:
     return stored.row.created_at_us, stored.row.id
 
 
-def _id(stored: StoredRun) -> str:
+def _by_id(stored: StoredRun) -> str:
     return stored.row.id
+
+
+class MemoryGates:
+    """The questions of a database's runs."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def open(self, query: GateQuery) -> Sequence[GateRow]:
+        every = [row for stored in self._state.runs.values() for row in stored.gates.values()]
+        found = [
+            row
+            for row in sorted(every, key=_gate_place)
+            if row.closed_at_us is None
+            and query.pipeline in (None, row.pipeline)
+            and (query.place is None or _gate_place(row) > query.place)
+        ]
+        return found[: query.limit]
+
+    async def of(self, run_id: str) -> Sequence[GateRow]:
+        stored = self._state.runs.get(run_id)
+        return [] if stored is None else sorted(stored.gates.values(), key=_gate_place)
+
+
+def _gate_place(row: GateRow) -> GatePlace:
+    return GatePlace(row.opened_at_us, row.run_id, row.gate)
+
+
+WAITING = DeliveryState.WAITING
+
+
+class MemoryOutbox:
+    """The notifications of a database."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def subscribe(
+        self, subscriber: str, kinds: Sequence[NotificationKind], *, for_us: int, renew_us: int = 0
+    ) -> None:
+        now_us, known = self._state.now_us(), self._state.subscribers.get(subscriber)
+        if known is None or known[0] != frozenset(kinds) or known[1] - now_us <= renew_us:
+            self._state.subscribers[subscriber] = frozenset(kinds), now_us + for_us
+
+    async def claim(self, subscriber: str, *, limit: int, lease_us: int) -> Sequence[Delivery]:
+        now_us = self._state.now_us()
+        due = [one for one in self._of(subscriber) if one.due_at_us is not None and one.due_at_us <= now_us]
+        due.sort(key=lambda one: (one.due_at_us, one.created_at_us, one.id))
+        return [
+            self._keep(
+                replace(
+                    one,
+                    token=one.token + 1,
+                    tries=one.tries + 1,
+                    tried_at_us=now_us,
+                    due_at_us=now_us + lease_us,
+                )
+            )
+            for one in sorted(due[:limit], key=_delivery_order)
+        ]
+
+    async def record(self, claimed: Delivery, attempted: Attempted) -> None:
+        there = self._state.outbox.get((claimed.id, claimed.subscriber))
+        if there is None or there.token != claimed.token or there.state is not WAITING:
+            return
+        now_us, wait_us = self._state.now_us(), attempted.wait_us
+        self._keep(
+            replace(
+                there,
+                state=attempted.state,
+                response=attempted.response,
+                error=attempted.error,
+                due_at_us=None if wait_us is None else now_us + wait_us,
+                delivered_at_us=now_us if attempted.state is DeliveryState.DELIVERED else None,
+            )
+        )
+
+    async def waiting(self, subscriber: str) -> int:
+        return sum(one.state is WAITING for one in self._of(subscriber))
+
+    async def read(self, query: DeliveryQuery) -> Sequence[Delivery]:
+        found = [
+            one
+            for one in sorted(self._state.outbox.values(), key=_delivery_place, reverse=True)
+            if query.run_id in (None, one.run_id)
+            and query.state in (None, one.state)
+            and (query.place is None or _delivery_place(one) < query.place)
+        ]
+        return found[: query.limit]
+
+    async def retry(self, id: str) -> Sequence[Delivery]:
+        found = sorted((one for one in self._state.outbox.values() if one.id == id), key=_delivery_order)
+        fresh = {"state": WAITING, "tries": 0, "due_at_us": self._state.now_us(), "delivered_at_us": None}
+        return [self._keep(replace(one, **fresh)) for one in found]
+
+    def _of(self, subscriber: str) -> list[Delivery]:
+        return [one for one in self._state.outbox.values() if one.subscriber == subscriber]
+
+    def _keep(self, delivery: Delivery) -> Delivery:
+        self._state.outbox[delivery.id, delivery.subscriber] = delivery
+        return delivery
+
+
+def put_notifications(state: State, telling: Telling | None) -> None:
+    """Store what is to be told, for every subscriber that wants it."""
+    if telling is None or not state.subscribers:
+        return
+    now_us = state.now_us()
+    for told in telling():
+        for subscriber, (kinds, until_us) in state.subscribers.items():
+            if told.kind in kinds and until_us > now_us:
+                state.outbox[told.id, subscriber] = Delivery(
+                    id=told.id,
+                    subscriber=subscriber,
+                    run_id=told.run_id,
+                    seq=told.seq,
+                    kind=told.kind,
+                    body=told.body,
+                    created_at_us=told.at_us,
+                    state=WAITING,
+                    token=0,
+                    tries=0,
+                    due_at_us=now_us,
+                )
+
+
+def _delivery_place(one: Delivery) -> DeliveryPlace:
+    return DeliveryPlace(one.created_at_us, one.id, one.subscriber)
+
+
+def _delivery_order(one: Delivery) -> tuple[int, str, int, str]:
+    return one.created_at_us, one.run_id, one.seq, one.id
+
+
+class MemoryMeasures:
+    """Numbers about a database, as one process sees it."""
+
+    def __init__(self, ownership: MemoryOwnership) -> None:
+        self._ownership, self._state = ownership, ownership.state
+        self._workers = MemoryWorkers(ownership)
+
+    async def measure(self) -> Measured:
+        now_us, runs = self._state.now_us(), list(self._state.runs.values())
+        rows = [stored.row for stored in runs]
+        turns = [stored.due_at_us for stored in runs if stored.due_at_us is not None]
+        due = [due_at_us for due_at_us in turns if due_at_us <= now_us]
+        holders = [holder for stored in runs if (holder := self._ownership.holder_of(stored)) is not None]
+        lately = [(row.status, now_us - row.ended_at_us) for row in rows if row.ended_at_us is not None]
+        hour = Counter(status for status, ago_us in lately if ago_us <= HOUR_US)
+        day = Counter(status for status, ago_us in lately if ago_us <= DAY_US)
+        bodies = sum(len(record.body.encode()) for stored in runs for record in stored.records)
+        return Measured(
+            at_us=now_us,
+            runs=Counter(Stand(row.status, row.reason, row.recoverable) for row in rows),
+            due=len(due),
+            later=len(turns) - len(due),
+            oldest_due_us=min(due, default=None),
+            holdings=holdings_of((holder.owner, 1, holder.is_alive) for holder in holders),
+            ended={status: EndedRuns(hour[status], number) for status, number in day.items()},
+            stuck=_stuck_runs(runs),
+            needs=_needs_of_due(runs, now_us),
+            workers=tuple(await self._workers.read()),
+            undelivered=self._undelivered(),
+            size=bodies + sum(map(len, self._state.blobs.values())),
+        )
+
+    def _undelivered(self) -> Undelivered:
+        told = self._state.outbox.values()
+        waiting = [one.created_at_us for one in told if one.state is DeliveryState.WAITING]
+        failed = sum(one.state is DeliveryState.FAILED for one in told)
+        return Undelivered(len(waiting), failed, min(waiting, default=None))
+
+    async def note_stuck(self, run_id: str, why: str) -> None:
+        stored = self._state.runs.get(run_id)
+        if stored is not None:
+            head, before = stored.position.seq, stored.stuck
+            failures = before[1].failures if before is not None and before[0] == head else 0
+            stored.stuck = head, Stuck(run_id, failures + 1, self._state.now_us(), why)
+
+
+def _needs_of_due(runs: list[StoredRun], now_us: int) -> Counter[str]:
+    due = [stored for stored in runs if stored.due_at_us is not None and stored.due_at_us <= now_us]
+    due.sort(key=lambda stored: (-stored.row.priority, stored.due_at_us, stored.row.id))
+    return Counter(stored.row.needs for stored in due[:NEEDS_MAX])
+
+
+def _stuck_runs(runs: list[StoredRun]) -> tuple[Stuck, ...]:
+    noted = [stored.stuck for stored in runs if stored.due_at_us is not None]
+    heads = [stored.position.seq for stored in runs if stored.due_at_us is not None]
+    found = [note[1] for note, head in zip(noted, heads, strict=True) if note is not None and note[0] == head]
+    return tuple(sorted(found, key=lambda stuck: (-stuck.failed_at_us, stuck.run))[:STUCK_MAX])

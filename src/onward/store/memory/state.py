@@ -1,4 +1,8 @@
-"""What is in memory: the tables that every process at one database shares, and one process as an owner."""
+"""The tables in memory, and the processes at them: ownership, leases, workers and effects.
+
+All processes at a database share the tables. A message is there with its chunks and the token of its
+writer.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +13,18 @@ import msgspec
 from msgspec.structs import replace
 
 from onward.model.chats.intake import Intake
+from onward.model.chats.message import Chunk, Message
 from onward.model.notification import NotificationKind
 from onward.model.row import GateRow, RunRow
 from onward.model.values.amounts import CHAT_TOKENS
-from onward.model.worker import RegisteredWorker
-from onward.store.limits.ledger import ReservationKey, UsageKey, Used
-from onward.store.memory.chats.said import Said
-from onward.store.port.effects import Effect
-from onward.store.port.leases import Holder
-from onward.store.port.measures import Stuck
-from onward.store.port.money.limits import Reservation, Scope
-from onward.store.port.outbox import Delivery
-from onward.store.port.registry.pipelines import RegisteredPipeline, RegisteredVersion
-from onward.store.port.runs import Listed
-from onward.store.port.stored import Position, Snapshot, StoredEvent, read_with
+from onward.model.worker import Offer, RegisteredWorker
+from onward.store.limits import AddedUsage, ReservationKey, UsageKey
+from onward.store.message_rows import LockedMessage
+from onward.store.port.leases import Effect, Holder, Lease
+from onward.store.port.limits import Reservation, Scope
+from onward.store.port.log import Position, Snapshot, StoredEvent, read_with
+from onward.store.port.retention import RegisteredPipeline, RegisteredVersion
+from onward.store.port.runs import Delivery, Listed, Stuck
 
 
 @dataclass
@@ -67,9 +69,9 @@ class State:
         default_factory=lambda: {"chat": Scope(id="chat", own=(CHAT_TOKENS, None, None))}
     )
     reservations: dict[ReservationKey, Reservation] = field(default_factory=dict)
-    usage: dict[UsageKey, Used] = field(default_factory=dict)
+    usage: dict[UsageKey, AddedUsage] = field(default_factory=dict)
     chats: dict[str, int] = field(default_factory=dict)
-    said: dict[str, Said] = field(default_factory=dict)
+    said: dict[str, StoredMessage] = field(default_factory=dict)
     pipelines: dict[str, RegisteredPipeline] = field(default_factory=dict)
     versions: dict[str, list[RegisteredVersion]] = field(default_factory=dict)
     intakes: dict[str, Intake] = field(default_factory=dict)
@@ -101,7 +103,7 @@ class State:
         self.touched.update(dict.fromkeys(blobs, at_us))
 
 
-class Ownership(msgspec.Struct, frozen=True):
+class MemoryOwnership(msgspec.Struct, frozen=True):
     """One process as an owner. With `lease_s` an owner is alive until its time is over."""
 
     state: State
@@ -125,3 +127,140 @@ class Ownership(msgspec.Struct, frozen=True):
 
     def listed(self, runs: Sequence[StoredRun]) -> Sequence[Listed]:
         return [Listed(stored.row, self.holder_of(stored)) for stored in runs]
+
+
+@dataclass
+class StoredMessage:
+    """A message and its chunks, under the token of whoever writes it."""
+
+    message: Message
+    token: int
+    next_index: int = 0
+    chunks: list[Chunk] = field(default_factory=list)
+
+    @property
+    def locked(self) -> LockedMessage:
+        """What a flush is judged by."""
+        one = self.message
+        return LockedMessage(0, one.run_id, one.state, self.token, self.next_index, 0, 0)
+
+
+HEARTBEAT_S = 0.05
+WORKER_RENEW_S = 20.0
+
+
+class MemoryLeases:
+    """The leases of one process."""
+
+    def __init__(self, ownership: MemoryOwnership) -> None:
+        self._ownership = ownership
+
+    @property
+    def owner(self) -> str:
+        return self._ownership.owner
+
+    @property
+    def lease_s(self) -> float | None:
+        return self._ownership.lease_s
+
+    @property
+    def heartbeat_s(self) -> float:
+        return HEARTBEAT_S
+
+    async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
+        heads: dict[str, int] = {}
+        for run_id, owner, token in leases:
+            stored = self._ownership.state.runs.get(run_id)
+            if stored is not None and (stored.row.owner, stored.row.token) == (owner, token):
+                stored.lease_until_us = self._ownership.lease_end()
+                heads[run_id] = stored.position.seq
+        return heads
+
+
+class MemoryWorkers:
+    """The workers at a database, as one process sees them."""
+
+    def __init__(self, ownership: MemoryOwnership) -> None:
+        self._ownership, self._workers = ownership, ownership.state.workers
+
+    @property
+    def renew_s(self) -> float:
+        return (self._ownership.lease_s or WORKER_RENEW_S * 3) / 3
+
+    async def register(self, offer: Offer) -> None:
+        owner, known = self._ownership.owner, self._workers.get(self._ownership.owner)
+        started_at_us = self._ownership.state.now_us() if known is None else known[0].started_at_us
+        worker = RegisteredWorker(owner, offer, started_at_us, is_alive=True)
+        self._workers[owner] = worker, self._ownership.lease_end()
+
+    async def leave(self) -> None:
+        self._workers.pop(self._ownership.owner, None)
+
+    async def read(self) -> Sequence[RegisteredWorker]:
+        found = [
+            replace(worker, is_alive=self._ownership.is_alive(worker.owner, until_us))
+            for worker, until_us in self._workers.values()
+        ]
+        return sorted(found, key=lambda worker: (worker.started_at_us, worker.owner))
+
+    async def tidy(self) -> int:
+        dead = [worker.owner for worker in await self.read() if not worker.is_alive]
+        for owner in dead:
+            del self._workers[owner]
+        return len(dead)
+
+
+EFFECT_LEASE_S = 60.0
+
+
+class MemoryEffects:
+    """The effects of a database, as one process sees them."""
+
+    def __init__(self, ownership: MemoryOwnership) -> None:
+        self._ownership, self._state = ownership, ownership.state
+
+    async def begin(self, key: str, token: str, *, at_us: int, instead_of: str | None = None) -> Effect:
+        there = self._find(key)
+        if there is None or (there.token == instead_of and there.result is None):
+            self._state.effects[key] = Effect(key, token, self._ownership.owner, True, at_us), self._end_us()
+        found = self._find(key)
+        assert found is not None
+        return found
+
+    async def finish(self, key: str, token: str, result: bytes, *, at_us: int) -> bool:
+        there = self._find(key)
+        if there is None or there.token != token:
+            return False
+        if there.result is None:
+            self._state.effects[key] = replace(there, result=result, finished_at_us=at_us), 0
+        return True
+
+    async def renew(self, key: str, token: str, *, is_at_it: bool = True) -> bool:
+        there = self._find(key)
+        if there is None or there.token != token or there.result is not None:
+            return False
+        self._state.effects[key] = there, self._end_us() if is_at_it else 0
+        return True
+
+    async def forget(self, key: str, token: str) -> None:
+        there = self._state.effects.get(key)
+        if there is not None and there[0].token == token:
+            del self._state.effects[key]
+
+    async def find(self, key: str) -> Effect | None:
+        return self._find(key)
+
+    async def read(self, under: str, *, limit: int) -> Sequence[Effect]:
+        keys = sorted(key for key in self._state.effects if key.startswith(f"{under}/"))
+        found = [self._find(key) for key in keys[:limit]]
+        return [effect for effect in found if effect is not None]
+
+    def _find(self, key: str) -> Effect | None:
+        if key not in self._state.effects:
+            return None
+        there, until_us = self._state.effects[key]
+        is_alive = there.owner in self._state.alive and until_us > self._state.now_us()
+        return replace(there, is_alive=is_alive)
+
+    def _end_us(self) -> int:
+        return self._state.now_us() + int((self._ownership.lease_s or EFFECT_LEASE_S) * 1_000_000)

@@ -1,18 +1,38 @@
-"""Finding runs."""
+"""What people look at: lists of runs, gates and notifications, and how a database stands in numbers.
+
+None of them reads a log. An inbox of gates is one query. A cursor says where a page of a list ended, as a
+text that a caller gives back and does not read. It names an entry by what never changes about it: its time
+and its names. So the next page begins right after that entry, whatever was added or changed in between, and
+even if the entry is gone.
+
+The outbox has what is to be told outside, written with the append that causes it, and what became of it. A
+subscriber wants notifications, and says which kinds. Every process that appends writes a row for each
+subscriber, so it does not matter which process created, executes or stopped a run. A subscription expires
+when it is not renewed: without receivers the table does not grow. Delivery is at least once. A claim counts
+as a try and is good for some time; then the row is due again. Its token is the fence: what came of an older
+claim is not recorded.
+
+The numbers are for operators: one look at one instant, cheap with a million old runs. Counts are exact. Those
+of finished runs are scans of an index alone, never of the table; all others cost what is queued, held or
+lately ended.
+"""
 
 from __future__ import annotations
 
+import base64
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from onward.errors import InvalidInput
-from onward.model.row import RunRow
-from onward.model.run import RunStatus
+from onward.model.notification import DeliveryState, NotificationKind
+from onward.model.row import GateRow, RunRow
+from onward.model.run import Frozen, RunStatus
 from onward.model.values.bounds import LISTED
 from onward.model.values.tags import checked_tags
-from onward.store.port.cursor import read_cursor, write_cursor
+from onward.model.worker import RegisteredWorker, WaitingFor, waiting_for
 from onward.store.port.leases import Holder
 
 RELATIVES_MAX = 1_000
@@ -101,3 +121,283 @@ class Runs(Protocol):
     async def count(self) -> Mapping[RunStatus, int]:
         """How many runs there are in each status."""
         ...
+
+
+class GatePlace(NamedTuple):
+    """A gate's place in a list: nothing that happens to it changes it."""
+
+    opened_at_us: int
+    run_id: str
+    gate: str
+
+
+class GateQuery(msgspec.Struct, frozen=True):
+    """Which open gates to list, oldest first; `after` the gate that a cursor names, if there is one."""
+
+    pipeline: str | None = None
+    after: str | None = None
+    limit: int = 50
+
+    def __post_init__(self) -> None:
+        LISTED.check(self.limit, "limit")
+        if self.after is not None:
+            read_cursor(self.after, GatePlace)
+
+    @property
+    def place(self) -> GatePlace | None:
+        """The place of the gate that the list continues after."""
+        return None if self.after is None else read_cursor(self.after, GatePlace)
+
+
+def gate_cursor(row: GateRow) -> str:
+    """Where a list that continues after this gate begins."""
+    return write_cursor(GatePlace(row.opened_at_us, row.run_id, row.gate))
+
+
+class Gates(Protocol):
+    """Finding questions."""
+
+    async def open(self, query: GateQuery) -> Sequence[GateRow]:
+        """The gates that are open, oldest first, whatever the status of their runs."""
+        ...
+
+    async def of(self, run_id: str) -> Sequence[GateRow]:
+        """Every gate of a run, open or not, oldest first."""
+        ...
+
+
+class Delivery(Frozen, frozen=True, kw_only=True):
+    """A notification on its way to a subscriber.
+
+    `token` counts its claims, `tries` those since it was last asked for. `response` is the HTTP status, or
+    the exit code of a command; `error` says why the last try failed.
+    """
+
+    id: str
+    subscriber: str
+    run_id: str
+    seq: int
+    kind: NotificationKind
+    body: str
+    created_at_us: int
+    state: DeliveryState
+    token: int
+    tries: int
+    due_at_us: int | None = None
+    tried_at_us: int | None = None
+    delivered_at_us: int | None = None
+    response: int | None = None
+    error: str = ""
+
+
+class Attempted(NamedTuple):
+    """What came of a try. With `wait_us` it is made again after that time."""
+
+    state: DeliveryState
+    response: int | None = None
+    error: str = ""
+    wait_us: int | None = None
+
+
+class DeliveryPlace(NamedTuple):
+    """A place in the list of notifications: nothing that happens to one changes it."""
+
+    created_at_us: int
+    id: str
+    subscriber: str
+
+
+class DeliveryQuery(msgspec.Struct, frozen=True):
+    """Which notifications to list, newest first; `after` the one that a cursor names."""
+
+    run_id: str | None = None
+    state: DeliveryState | None = None
+    after: str | None = None
+    limit: int = 50
+
+    def __post_init__(self) -> None:
+        LISTED.check(self.limit, "limit")
+        if self.after is not None:
+            read_cursor(self.after, DeliveryPlace)
+
+    @property
+    def place(self) -> DeliveryPlace | None:
+        """The place of the notification that the list continues after."""
+        return None if self.after is None else read_cursor(self.after, DeliveryPlace)
+
+
+def delivery_cursor(delivery: Delivery) -> str:
+    """Where a list that continues after this notification begins."""
+    return write_cursor(DeliveryPlace(delivery.created_at_us, delivery.id, delivery.subscriber))
+
+
+class Outbox(Protocol):
+    """Notifications on their way. Times are the database's, but for when a notification was created."""
+
+    async def subscribe(
+        self, subscriber: str, kinds: Sequence[NotificationKind], *, for_us: int, renew_us: int = 0
+    ) -> None:
+        """Want notifications of these kinds from now on, for this long.
+
+        Nothing is written if the subscriber wants the same already, and for longer than `renew_us`.
+        """
+        ...
+
+    async def claim(self, subscriber: str, *, limit: int, lease_us: int) -> Sequence[Delivery]:
+        """Begin a try of what is due, oldest first; nobody else gets it until the lease is over."""
+        ...
+
+    async def record(self, claimed: Delivery, attempted: Attempted) -> None:
+        """Store what came of a claimed try, if no newer one has begun."""
+        ...
+
+    async def waiting(self, subscriber: str) -> int:
+        """How many notifications are still to be delivered."""
+        ...
+
+    async def read(self, query: DeliveryQuery) -> Sequence[Delivery]:
+        """Notifications, newest first."""
+        ...
+
+    async def retry(self, id: str) -> Sequence[Delivery]:
+        """Let a notification be due now, with no tries so far, whatever became of it; returns it for each
+        subscriber that has it."""
+        ...
+
+
+HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
+
+
+class Stand(NamedTuple):
+    """How runs stand: their status, why, and whether a person may resume them."""
+
+    status: RunStatus
+    reason: str
+    recoverable: bool
+
+
+class EndedRuns(NamedTuple):
+    """How many runs came to an end lately."""
+
+    hour: int
+    day: int
+
+
+class HeldRuns(NamedTuple):
+    """A process that holds runs; stalled ones are those that it cannot be at work on any more."""
+
+    owner: str
+    runs: int
+    stalled: int
+
+
+class Stuck(NamedTuple):
+    """A due run that could not be claimed: how often that failed, when it did last, and why."""
+
+    run: str
+    failures: int
+    failed_at_us: int
+    why: str
+
+
+class Undelivered(NamedTuple):
+    """Notifications that wait, since when the oldest does by its writer's clock, and that were given up."""
+
+    waiting: int = 0
+    failed: int = 0
+    oldest_us: int | None = None
+
+
+NONE_UNDELIVERED = Undelivered()
+STUCK_MAX = 100
+NEEDS_MAX = 10_000
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """One look. `due` runs wait for a worker now, `later` ones for their time; `at_us` is the instant.
+
+    `oldest_due_us` is since when the oldest due run has waited. `size` is in bytes, with what is beside the
+    tables: indexes, logs that are not merged yet, space that is free for new rows. Of `stuck` runs the latest
+    STUCK_MAX are there.
+    """
+
+    at_us: int
+    runs: Mapping[Stand, int]
+    due: int
+    later: int
+    oldest_due_us: int | None
+    holdings: tuple[HeldRuns, ...]
+    ended: Mapping[RunStatus, EndedRuns]
+    size: int
+    stuck: tuple[Stuck, ...] = ()
+    needs: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """How many runs at the front of the queue have which needs, as they are stored."""
+    workers: tuple[RegisteredWorker, ...] = ()
+    undelivered: Undelivered = NONE_UNDELIVERED
+
+    @property
+    def unserved(self) -> Mapping[WaitingFor, int]:
+        """How many due runs wait for what no live worker has; of the first NEEDS_MAX in the queue."""
+        found = Counter[WaitingFor]()
+        for needs, number in self.needs.items():
+            waiting = waiting_for(needs.split(), self.workers)
+            if waiting is not None:
+                found[waiting] += number
+        return found
+
+    @property
+    def statuses(self) -> Mapping[RunStatus, int]:
+        """Runs by status alone; every status is there."""
+        found = dict.fromkeys(RunStatus, 0)
+        for stand, number in self.runs.items():
+            found[stand.status] += number
+        return found
+
+    @property
+    def recoverable(self) -> int:
+        return sum(number for stand, number in self.runs.items() if stand.recoverable)
+
+    @property
+    def held(self) -> int:
+        return sum(holding.runs for holding in self.holdings)
+
+    @property
+    def stalled(self) -> int:
+        return sum(holding.stalled for holding in self.holdings)
+
+    @property
+    def queue_age_s(self) -> float:
+        """How long the oldest due run has waited; 0 when none does."""
+        return 0.0 if self.oldest_due_us is None else max(0, self.at_us - self.oldest_due_us) / 1_000_000
+
+
+class Measures(Protocol):
+    """Numbers for operators."""
+
+    async def measure(self) -> Measured:
+        """How the database stands, as one consistent look that blocks no other process."""
+        ...
+
+    async def note_stuck(self, run_id: str, why: str) -> None:
+        """Note that a due run could not be claimed. Once its log has grown, the note says nothing."""
+        ...
+
+
+P = TypeVar("P", bound=tuple[int | str, ...])
+
+
+def write_cursor(place: tuple[int | str, ...]) -> str:
+    """The cursor of the entry at this place: its time, then its names."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+
+
+def read_cursor(cursor: str, place: type[P]) -> P:
+    """The place that a cursor names; refuses a text that is no cursor of such a list."""
+    try:
+        found = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        return msgspec.json.decode(found, type=place)
+    except (ValueError, msgspec.MsgspecError):
+        raise InvalidInput(
+            "the cursor is not one of this list; use the cursor of the last entry, or begin without one."
+        ) from None

@@ -6,22 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from onward.model.identity import Identity
-from onward.store.port.backfill import Backfill
-from onward.store.port.blobs import Blobs
-from onward.store.port.carrying import Carrying
-from onward.store.port.chats.intakes import Intakes
-from onward.store.port.chats.messages import Messages
-from onward.store.port.effects import Effects
-from onward.store.port.gates import Gates
-from onward.store.port.leases import Leases
+from onward.store.port.leases import Effects, Leases, Workers
+from onward.store.port.limits import Limits
 from onward.store.port.log import RunLog
-from onward.store.port.measures import Measures
-from onward.store.port.money.limits import Limits
-from onward.store.port.outbox import Outbox
-from onward.store.port.registry.pipelines import Pipelines
-from onward.store.port.retention import Retention
-from onward.store.port.runs import Runs
-from onward.store.port.workers import Workers
+from onward.store.port.messages import Intakes, Messages
+from onward.store.port.retention import Backfill, Blobs, Carrying, Pipelines, Retention
+from onward.store.port.runs import Gates, Measures, Outbox, Runs
 
 Unwatch = Callable[[], Awaitable[None]]
 

@@ -1,24 +1,60 @@
-"""Finding runs in PostgreSQL."""
+"""What people see of runs in PostgreSQL: lists, open questions, notifications, and numbers.
+
+A claim of notifications is one statement, and passes over what others are about to take. Measuring is one
+snapshot in two trips.
+
+The outbox is here and not with the messages, because a write stores notifications with its events, and
+messages need the calls of a write.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import astuple
+
+from onward.model.notification import Notification, NotificationKind, kinds_text
+from onward.model.row import GateRow
 from onward.model.run import RunStatus
 from onward.store import rows
-from onward.store.filters import newest, run_filters, run_query
-from onward.store.port.runs import RELATIVES_MAX, Listed, RunQuery
-from onward.store.postgres.link.pool import Pool
-from onward.store.postgres.link.wire import Rows, Wire
-from onward.store.postgres.ownership import Ownership
-from onward.store.postgres.statements import BEGIN_LOOKING, COMMIT, PLANNED, Call, call, filtered_call
+from onward.store.port.log import Position
+from onward.store.port.runs import (
+    DAY_US,
+    HOUR_US,
+    RELATIVES_MAX,
+    Attempted,
+    Delivery,
+    DeliveryQuery,
+    GateQuery,
+    Listed,
+    Measured,
+    RunQuery,
+)
+from onward.store.postgres.leases import PostgresOwnership
+from onward.store.postgres.pool import Pool, Rows, Wire
+from onward.store.postgres.statements import (
+    BEGIN_LOOKING,
+    COMMIT,
+    PLANNED,
+    QUERIES,
+    Call,
+    Value,
+    byteas,
+    call,
+    filtered_call,
+    numbers,
+    parse,
+    texts,
+)
+from onward.store.queries import gate_filters, newest, run_filters, run_query
+from onward.store.rows import MEASURE_QUERIES, MeasureAnswers, measured
 
 
 class PostgresRuns:
     """The runs of one PostgreSQL database, with their holders."""
 
-    def __init__(self, connections: Pool, ownership: Ownership) -> None:
+    def __init__(self, connections: Pool, ownership: PostgresOwnership) -> None:
         self._connections, self._ownership = connections, ownership
 
     async def find(self, wanted: str) -> Sequence[Listed]:
@@ -73,3 +109,120 @@ class PostgresRuns:
 
     def _listed(self, columns: Sequence[Any]) -> Listed:
         return rows.listed_of(columns, self._ownership.is_alive)
+
+
+class PostgresGates:
+    """The questions of the runs in one PostgreSQL database."""
+
+    def __init__(self, connections: Pool) -> None:
+        self._connections = connections
+
+    async def open(self, query: GateQuery) -> Sequence[GateRow]:
+        return await self._sound(filtered_call("gate_open", gate_filters(query)))
+
+    async def of(self, run_id: str) -> Sequence[GateRow]:
+        return await self._sound(call("gate_read", run_id=run_id))
+
+    async def _sound(self, asked: Call) -> Sequence[GateRow]:
+        _, found = await self._connections.use(lambda wire: wire.run(PLANNED, asked))
+        return rows.sound(found, rows.gate_row)
+
+
+class PostgresOutbox:
+    """The notifications of one PostgreSQL database."""
+
+    def __init__(
+        self, connections: Pool, now_us: Callable[[], int | None], on_subscribed: Callable[[], None]
+    ) -> None:
+        self._connections, self._now_us, self._on_subscribed = connections, now_us, on_subscribed
+
+    async def subscribe(
+        self, subscriber: str, kinds: Sequence[NotificationKind], *, for_us: int, renew_us: int = 0
+    ) -> None:
+        self._on_subscribed()
+        wanted, now_us = kinds_text(kinds), self._now_us()
+        found = await self._ask(call("subscriber_get", subscriber=subscriber, now_us=now_us))
+        if found and found[0][0] == wanted and found[0][1] > renew_us:
+            return
+        await self._ask(
+            call("subscriber_put", subscriber=subscriber, kinds=wanted, for_us=for_us, now_us=now_us)
+        )
+
+    async def claim(self, subscriber: str, *, limit: int, lease_us: int) -> Sequence[Delivery]:
+        claim = call(
+            "outbox_claim", subscriber=subscriber, limit=limit, lease_us=lease_us, now_us=self._now_us()
+        )
+        return rows.deliveries_in_order([rows.delivery_of(columns) for columns in await self._ask(claim)])
+
+    async def record(self, claimed: Delivery, attempted: Attempted) -> None:
+        values = rows.attempt_parameters(claimed, attempted)
+        await self._ask(call("outbox_record", now_us=self._now_us(), **values))
+
+    async def waiting(self, subscriber: str) -> int:
+        ((number,),) = await self._ask(call("outbox_waiting", subscriber=subscriber))
+        return int(number)
+
+    async def read(self, query: DeliveryQuery) -> Sequence[Delivery]:
+        asked = filtered_call("outbox_list", rows.delivery_filters(query))
+        _, found = await self._connections.use(lambda wire: wire.run(PLANNED, asked))
+        return [rows.delivery_of(columns) for columns in found]
+
+    async def retry(self, id: str) -> Sequence[Delivery]:
+        found = await self._ask(call("outbox_retry", id=id, now_us=self._now_us()))
+        return rows.deliveries_in_order([rows.delivery_of(columns) for columns in found])
+
+    async def _ask(self, asked: Call) -> Rows:
+        (found,) = await self._connections.use(lambda wire: wire.run(asked))
+        return found
+
+
+def notification_calls(told: Sequence[tuple[Notification, Position]], now_us: int | None) -> Sequence[Call]:
+    """Stores what is to be told for every subscriber that wants it, if its run's log ends where it says."""
+    if not told:
+        return ()
+    ids, run_ids, seqs, kinds, times, bodies = zip(*(astuple(one) for one, _ in told), strict=True)
+    return [
+        call(
+            "outbox_put",
+            id=texts(ids),
+            run_id=texts(run_ids),
+            seq=numbers(seqs),
+            kind=texts([kind.value for kind in kinds]),
+            at_us=numbers(times),
+            body=texts(bodies),
+            head=numbers([head.seq for _, head in told]),
+            hash=byteas([head.hash for _, head in told]),
+            now_us=now_us,
+        )
+    ]
+
+
+_BEGIN = Call(parse("begin_looking", "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"), ())
+_SIZE = Call(parse("measure_size", "SELECT pg_database_size(current_database())"), ())
+
+
+class PostgresMeasures:
+    """Numbers about one PostgreSQL database."""
+
+    def __init__(self, connections: Pool, ownership: PostgresOwnership) -> None:
+        self._connections, self._ownership = connections, ownership
+
+    async def measure(self) -> Measured:
+        return measured(await self._connections.use(self._ask), self._ownership.is_alive)
+
+    async def _ask(self, wire: Wire) -> MeasureAnswers:
+        now = call("measure_now", now_us=self._ownership.now_us())
+        _, ((at_us,),), ((size,),) = await wire.run(_BEGIN, now, _SIZE)
+        values = {"now_us": at_us, "hour_us": at_us - HOUR_US, "day_us": at_us - DAY_US}
+        return MeasureAnswers(
+            at_us, size, *await wire.run(*(_measure_call(name, values) for name in MEASURE_QUERIES))
+        )
+
+    async def note_stuck(self, run_id: str, why: str) -> None:
+        note = call("stuck_put", run_id=run_id, why=why, now_us=self._ownership.now_us())
+        await self._connections.use(lambda wire: wire.run(note))
+
+
+def _measure_call(name: str, values: dict[str, Value]) -> Call:
+    statement = QUERIES[name]
+    return statement.call(**{parameter: values[parameter] for parameter in statement.parameters})

@@ -1,34 +1,36 @@
-"""SQLite: one file, one writer connection per process, a commit in the calling thread."""
+"""SQLite: one file, one writer connection per process, a commit in the calling thread.
+
+With it are what concerns the whole database: which one the file is, and what `onward doctor` looks at.
+"""
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Sequence
 
 import apsw
 
 from onward.clock import Clock, SystemClock
+from onward.model.identity import Identity
+from onward.store.owner import exposed_files
 from onward.store.port.store import Unwatch
-from onward.store.sqlite.backfill import SqliteBackfill
-from onward.store.sqlite.blobs import SqliteBlobs
-from onward.store.sqlite.carrying import SqliteCarrying
-from onward.store.sqlite.chats.intakes import SqliteIntakes
-from onward.store.sqlite.chats.messages import SqliteMessages
-from onward.store.sqlite.effects import SqliteEffects
-from onward.store.sqlite.file.checks import check_database
-from onward.store.sqlite.file.connection import Connect
-from onward.store.sqlite.file.identity import read_identity
-from onward.store.sqlite.file.transaction import Transactions
-from onward.store.sqlite.leases import SqliteLeases, SqliteWorkers
-from onward.store.sqlite.limits.limits import SqliteLimits
-from onward.store.sqlite.log import SqliteLog
-from onward.store.sqlite.measures import SqliteMeasures
-from onward.store.sqlite.news.gates import SqliteGates
-from onward.store.sqlite.news.outbox import SqliteOutbox
-from onward.store.sqlite.ownership import Ownership
-from onward.store.sqlite.pipelines import SqlitePipelines
-from onward.store.sqlite.retention import SqliteRetention
-from onward.store.sqlite.runs import SqliteRuns
-from onward.store.sqlite.writing import Writer
+from onward.store.sqlite.connection import LIBRARY_MIN, Connect, schema_number
+from onward.store.sqlite.leases import SqliteEffects, SqliteLeases, SqliteOwnership, SqliteWorkers
+from onward.store.sqlite.limits import SqliteLimits
+from onward.store.sqlite.log import SqliteLog, SqliteWriter
+from onward.store.sqlite.messages import SqliteIntakes, SqliteMessages
+from onward.store.sqlite.presence import NETWORK, filesystem_of
+from onward.store.sqlite.retention import (
+    SqliteBackfill,
+    SqliteBlobs,
+    SqliteCarrying,
+    SqlitePipelines,
+    SqliteRetention,
+)
+from onward.store.sqlite.runs import SqliteGates, SqliteMeasures, SqliteOutbox, SqliteRuns
+from onward.store.sqlite.statements import one
+from onward.store.sqlite.transaction import Transactions
 
 BUSY_S_MAX = 30.0
 LEASE_S = 60.0
@@ -53,14 +55,14 @@ class SqliteStore:
     ) -> None:
         clock, lease_us = clock or SystemClock(), int(lease_s * 1_000_000)
         self.path = path
-        self._ownership = owner = Ownership(path, now_us, lease_us)
+        self._ownership = owner = SqliteOwnership(path, now_us, lease_us)
         self._database = database = Transactions(path, clock=clock, busy_s=busy_s, connect=connect)
         try:
             self.identity = database.at_once(lambda db: read_identity(db, path))
         except BaseException:
             database.close()
             raise
-        writer = Writer(now_us, lease_us)
+        writer = SqliteWriter(now_us, lease_us)
         self.limits = SqliteLimits(database, owner, writer.warnings)
         self.log = SqliteLog(database, owner, writer)
         self.leases = SqliteLeases(database, owner, clock)
@@ -92,3 +94,43 @@ class SqliteStore:
     async def close(self) -> None:
         self._database.close()
         self._ownership.close()
+
+
+def read_identity(db: apsw.Connection, path: str) -> Identity:
+    """Its own, with the file's name: a copy beside the original is not the original."""
+    found = one(db, "identity_get")
+    if found is None:
+        raise apsw.CorruptError("its identity is missing")
+    name, unmarked_until_us = found
+    return Identity(f"{name}/{os.path.basename(path)}", unmarked_until_us)
+
+
+SPACE_MIN = 64 * 1024 * 1024
+
+
+def check_database(db: apsw.Connection, path: str) -> Sequence[tuple[str, bool, str]]:
+    """Subject, whether it is well, and a sentence for each."""
+    directory = os.path.dirname(os.path.abspath(path))
+    version = apsw.sqlite_lib_version()
+    kind, mode = filesystem_of(directory), stat.S_IMODE(os.stat(path).st_mode)
+    # The side files have the mode that the database had when they were made.
+    told = exposed_files([path, f"{path}-workers"]) or exposed_files([f"{path}-wal", f"{path}-shm"])
+    space = os.statvfs(directory)
+    free = space.f_bavail * space.f_frsize
+    sound = db.execute("PRAGMA quick_check(1)").get
+    return (
+        ("library", tuple(map(int, version.split("."))) >= LIBRARY_MIN, f"SQLite {version}"),
+        ("schema", True, f"schema {schema_number(db)}"),
+        *_durability(db),
+        ("file system", kind not in NETWORK, f"{path} is on {kind or 'an unknown file system'}"),
+        ("permissions", not told, told or f"mode {mode:04o}"),
+        ("space", free >= SPACE_MIN, f"{free // 2**20} MiB free"),
+        ("integrity", sound == "ok", str(sound)),
+    )
+
+
+def _durability(db: apsw.Connection) -> Sequence[tuple[str, bool, str]]:
+    if db.readonly("main"):
+        return (("writable", False, "this user can only read it here; runs cannot be started or changed"),)
+    journal, sync = db.execute("PRAGMA journal_mode").get, db.execute("PRAGMA synchronous").get
+    return (("durability", journal == "wal" and sync >= 2, f"journal_mode={journal}, synchronous={sync}"),)

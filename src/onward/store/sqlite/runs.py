@@ -1,22 +1,47 @@
-"""Finding runs in SQLite."""
+"""What people see of runs in SQLite: lists, open questions, notifications, and numbers.
+
+A claim of notifications is one transaction. Measuring is one read transaction on a connection of its own,
+which may take its time.
+
+The outbox is here and not with the messages, because the log stores notifications with its events, and
+messages need the log's writer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import apsw
 
 from onward.clock import Clock
+from onward.model.notification import NotificationKind, Telling, kinds_text
+from onward.model.row import GateRow
 from onward.model.run import RunStatus
 from onward.store import rows
-from onward.store.filters import filtered, newest, run_filters, run_query
-from onward.store.port.runs import RELATIVES_MAX, Listed, RunQuery
-from onward.store.sqlite.file.tidying import dead_files, remove_unneeded
-from onward.store.sqlite.file.transaction import Transactions
-from onward.store.sqlite.ownership import Ownership
-from onward.store.sqlite.reading import Columns, one
-from onward.store.sqlite.statements import QUERIES
+from onward.store.port.runs import (
+    DAY_US,
+    HOUR_US,
+    RELATIVES_MAX,
+    Attempted,
+    Delivery,
+    DeliveryQuery,
+    GateQuery,
+    Listed,
+    Measured,
+    RunQuery,
+)
+from onward.store.queries import filtered, gate_filters, newest, run_filters, run_query
+from onward.store.rows import MEASURE_QUERIES, MeasureAnswers, measured
+from onward.store.sqlite.connection import connect_fixed, is_fixed, translated
+from onward.store.sqlite.leases import SqliteOwnership
+from onward.store.sqlite.presence import dead_files, remove_unneeded
+from onward.store.sqlite.statements import QUERIES, Columns, one
+from onward.store.sqlite.transaction import Transactions
+from onward.threads import in_thread
 
 TIDY_EVERY_S = 60.0
 
@@ -24,7 +49,7 @@ TIDY_EVERY_S = 60.0
 class SqliteRuns:
     """The runs of one SQLite file, with their holders."""
 
-    def __init__(self, database: Transactions, ownership: Ownership, clock: Clock) -> None:
+    def __init__(self, database: Transactions, ownership: SqliteOwnership, clock: Clock) -> None:
         self._database, self._ownership, self._clock = database, ownership, clock
         self._tidied_s: float | None = None
 
@@ -91,3 +116,125 @@ class SqliteRuns:
 
     def _listed(self, columns: Sequence[Any]) -> Listed:
         return rows.listed_of(columns, self._ownership.is_alive)
+
+
+class SqliteGates:
+    """The questions of the runs in one SQLite file."""
+
+    def __init__(self, database: Transactions) -> None:
+        self._database = database
+
+    async def open(self, query: GateQuery) -> Sequence[GateRow]:
+        filters = gate_filters(query)
+        return await self._sound(filtered(QUERIES["gate_open"], filters), filters)
+
+    async def of(self, run_id: str) -> Sequence[GateRow]:
+        return await self._sound(QUERIES["gate_read"], {"run_id": run_id})
+
+    async def _sound(self, text: str, values: Mapping[str, Any]) -> Sequence[GateRow]:
+        return await self._database.look(lambda db: rows.sound(db.execute(text, values), rows.gate_row))
+
+
+class SqliteOutbox:
+    """The notifications of one SQLite file."""
+
+    def __init__(self, database: Transactions, now_us: Callable[[], int | None]) -> None:
+        self._database, self._now_us = database, now_us
+
+    async def subscribe(
+        self, subscriber: str, kinds: Sequence[NotificationKind], *, for_us: int, renew_us: int = 0
+    ) -> None:
+        wanted = kinds_text(kinds)
+        asked = {"subscriber": subscriber, "now_us": self._now_us()}
+        found = await self._database.look(lambda db: one(db, "subscriber_get", **asked))
+        if found is not None and found[0] == wanted and found[1] > renew_us:
+            return
+        values = asked | {"kinds": wanted, "for_us": for_us}
+        await self._database.transact(lambda db: db.execute(QUERIES["subscriber_put"], values))
+
+    async def claim(self, subscriber: str, *, limit: int, lease_us: int) -> Sequence[Delivery]:
+        values = {"subscriber": subscriber, "limit": limit, "now_us": self._now_us()}
+        # Nearly always nothing is due, and looking locks nobody out.
+        if await self._database.look(lambda db: one(db, "outbox_due", **values)) is None:
+            return ()
+        values["lease_us"] = lease_us
+        return rows.deliveries_in_order(
+            await self._database.transact(lambda db: _deliveries(db, "outbox_claim", values))
+        )
+
+    async def record(self, claimed: Delivery, attempted: Attempted) -> None:
+        values = rows.attempt_parameters(claimed, attempted) | {"now_us": self._now_us()}
+        await self._database.transact(lambda db: db.execute(QUERIES["outbox_record"], values))
+
+    async def waiting(self, subscriber: str) -> int:
+        found = await self._database.look(lambda db: one(db, "outbox_waiting", subscriber=subscriber))
+        return 0 if found is None else int(found[0])
+
+    async def read(self, query: DeliveryQuery) -> Sequence[Delivery]:
+        filters = rows.delivery_filters(query)
+        text = filtered(QUERIES["outbox_list"], filters)
+        return await self._database.look(
+            lambda db: [rows.delivery_of(columns) for columns in db.execute(text, filters)]
+        )
+
+    async def retry(self, id: str) -> Sequence[Delivery]:
+        values = {"id": id, "now_us": self._now_us()}
+        return rows.deliveries_in_order(
+            await self._database.transact(lambda db: _deliveries(db, "outbox_retry", values))
+        )
+
+
+def _deliveries(db: apsw.Connection, name: str, values: dict[str, Any]) -> Sequence[Delivery]:
+    return [rows.delivery_of(columns) for columns in db.execute(QUERIES[name], values)]
+
+
+def put_notifications(db: apsw.Connection, telling: Sequence[Telling], now_us: int | None) -> None:
+    """Store what is to be told, for every subscriber that wants it."""
+    if not telling or one(db, "subscriber_any", now_us=now_us) is None:  # often there is nobody
+        return
+    for notification in chain.from_iterable(tell() for tell in telling):
+        db.execute(QUERIES["outbox_put"], rows.notification_parameters(notification) | {"now_us": now_us})
+
+
+BUSY_MS_MAX = 5_000
+
+
+class SqliteMeasures:
+    """Numbers about one SQLite file."""
+
+    def __init__(self, database: Transactions, ownership: SqliteOwnership) -> None:
+        self._database, self._ownership = database, ownership
+
+    async def measure(self) -> Measured:
+        # On a connection and in a thread of its own: counting a million runs must not stop this process.
+        found = await in_thread(_measure, self._database.path, self._ownership.now_us())
+        return measured(found, self._ownership.is_alive)
+
+    async def note_stuck(self, run_id: str, why: str) -> None:
+        values = {"run_id": run_id, "why": why, "now_us": self._ownership.now_us()}
+        await self._database.transact(lambda db: db.execute(QUERIES["stuck_put"], values).fetchall())
+
+
+def _measure(path: str, now_us: int | None) -> MeasureAnswers:
+    """Ask everything of one instant."""
+    with translated(path):
+        readonly = apsw.SQLITE_OPEN_READONLY
+        db = connect_fixed(path) if is_fixed(path) else apsw.Connection(path, flags=readonly)
+        try:
+            db.set_busy_timeout(BUSY_MS_MAX)
+            db.execute("BEGIN")
+            at_us = int(db.execute(QUERIES["measure_now"], {"now_us": now_us}).get)
+            values = {"now_us": at_us, "hour_us": at_us - HOUR_US, "day_us": at_us - DAY_US}
+            answers = [db.execute(QUERIES[name], values).fetchall() for name in MEASURE_QUERIES]
+            return MeasureAnswers(at_us, _file_size(path), *answers)
+        finally:
+            db.close(True)
+
+
+def _file_size(path: str) -> int:
+    """The file, and beside it what is committed and not merged into it yet."""
+    size = 0
+    for name in (path, f"{path}-wal"):
+        with contextlib.suppress(FileNotFoundError):
+            size += os.stat(name).st_size
+    return size

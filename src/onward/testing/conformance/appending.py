@@ -12,8 +12,8 @@ from onward.machine.fold.row import project
 from onward.model.events.runs import RunPaused, RunQueued, RunResumed
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
+from onward.store.port.log import ORIGIN, Position, StoredEvent
 from onward.store.port.store import Store
-from onward.store.port.stored import ORIGIN, Position, StoredEvent
 from onward.testing.drafts import claimed, created, everything_of, held, log_of, requested, step, stepped
 
 

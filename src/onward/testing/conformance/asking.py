@@ -13,8 +13,8 @@ from onward.model.events.gates import Choice, GateDecided, GateOpened, GateWithd
 from onward.model.events.runs import RunCancelled
 from onward.model.events.steps import StepStarted
 from onward.model.row import GateRow
-from onward.store.port.gates import GateQuery, gate_cursor
 from onward.store.port.retention import Kin
+from onward.store.port.runs import GateQuery, gate_cursor
 from onward.store.port.store import Store
 from onward.testing.drafts import START_US, TICK_US, Draft, claimed, fork, held, requested, stepped
 

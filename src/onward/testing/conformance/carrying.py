@@ -14,12 +14,10 @@ from onward.model.events.runs import RunCancelled, RunPaused, RunResumed
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.read.verify import verify_run
 from onward.store.codec import content_hash
-from onward.store.port.carrying import Arrival
-from onward.store.port.effects import Effect
-from onward.store.port.log import TakeFilter
-from onward.store.port.retention import Kin
+from onward.store.port.leases import Effect
+from onward.store.port.log import ORIGIN, Position, StoredEvent, TakeFilter, Write
+from onward.store.port.retention import Arrival, Kin
 from onward.store.port.store import Store
-from onward.store.port.stored import ORIGIN, Position, StoredEvent, Write
 from onward.testing.drafts import (
     START_US,
     Draft,

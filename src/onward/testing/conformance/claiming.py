@@ -12,9 +12,8 @@ from onward.model.events.runs import PauseRequested, RunClaimed, RunPaused, RunQ
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import unseal
 from onward.store.port.leases import Holder
-from onward.store.port.log import Held
+from onward.store.port.log import Held, StoredEvent, Write
 from onward.store.port.store import Store
-from onward.store.port.stored import StoredEvent, Write
 from onward.testing.drafts import (
     Draft,
     claimed,

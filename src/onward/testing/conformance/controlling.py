@@ -12,9 +12,8 @@ from onward.model.events.runs import CancelRequested, PauseRequested, RunPaused
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.store.codec import unseal
 from onward.store.port.leases import Holder
-from onward.store.port.log import Controlled, Held
+from onward.store.port.log import Controlled, Held, StoredEvent, Write
 from onward.store.port.store import Store
-from onward.store.port.stored import StoredEvent, Write
 from onward.testing.drafts import Draft, created, everything_of, held, log_of, requested, step, stepped
 
 PAUSE = PauseRequested(after="step", by="tests")

@@ -12,8 +12,8 @@ from onward.engine.log.journal import Journal
 from onward.errors import Refused, RunNotFound, StaleHistory
 from onward.machine.fold.row import project
 from onward.model.run import FOLD_VERSION
+from onward.store.port.log import Snapshot
 from onward.store.port.store import Store
-from onward.store.port.stored import Snapshot
 from onward.testing.drafts import Draft, created, creation, everything_of, held, log_of, step, stepped
 
 NAMED_OR_NOT = pytest.mark.parametrize("append_id", ["this creation", None])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from onward.store.port.effects import Effect
+from onward.store.port.leases import Effect
 from onward.store.port.store import Store
 from onward.testing.processes import Connect
 

@@ -16,9 +16,9 @@ from onward.model.ids import display_id
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.model.values.tags import tags_in
 from onward.store.port.leases import Holder
+from onward.store.port.log import Position
 from onward.store.port.runs import Listed, RunQuery
 from onward.store.port.store import Store
-from onward.store.port.stored import Position
 from onward.testing.drafts import START_US, Draft, created, fork, held, requested, step, stepped
 
 

@@ -24,8 +24,7 @@ from onward.model.events.runs import (
 from onward.model.events.steps import StepFinished
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.store.codec import VALUE_BYTES_MAX, content_hash
-from onward.store.port.blobs import Swept
-from onward.store.port.retention import Expiry, Kin
+from onward.store.port.retention import Expiry, Kin, Swept
 from onward.store.port.store import Store
 from onward.testing.drafts import (
     START_US,

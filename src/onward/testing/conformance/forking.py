@@ -13,9 +13,8 @@ from onward.errors import RunNotFound
 from onward.machine.fold.row import project
 from onward.model.events.runs import RunClaimed
 from onward.model.run import FOLD_VERSION
-from onward.store.port.log import Held
+from onward.store.port.log import Held, StoredEvent, Write
 from onward.store.port.store import Store
-from onward.store.port.stored import StoredEvent, Write
 from onward.testing.drafts import (
     ALL,
     Draft,

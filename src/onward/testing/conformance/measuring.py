@@ -6,8 +6,8 @@ from onward.model.events.runs import RunCancelled, RunFailed, RunInterrupted, Ru
 from onward.model.run import RunStatus
 from onward.model.worker import Offer
 from onward.store.port.leases import Lease
-from onward.store.port.measures import HOUR_US, Ended, Holding, Measured, Stand
 from onward.store.port.retention import Kin
+from onward.store.port.runs import HOUR_US, EndedRuns, HeldRuns, Measured, Stand
 from onward.store.port.store import Store
 from onward.testing.drafts import claimed, created, held, queued, requested, stepped
 from onward.testing.processes import Connect
@@ -65,7 +65,7 @@ async def test_who_holds_runs_is_counted_by_process(store: Store, other: Store) 
     await stepped(store, await held(store))
     await claimed(other, await created(store))
     found = await store.measures.measure()
-    assert {*found.holdings} == {Holding(store.leases.owner, 3, 0), Holding(other.leases.owner, 1, 0)}
+    assert {*found.holdings} == {HeldRuns(store.leases.owner, 3, 0), HeldRuns(other.leases.owner, 1, 0)}
     assert (found.held, found.stalled) == (4, 0)
 
 
@@ -77,7 +77,7 @@ async def test_the_runs_of_a_process_that_is_gone_are_stalled(store: Store, conn
     owner = gone.leases.owner
     await gone.close()
     found = await store.measures.measure()
-    assert {*found.holdings} == {Holding(owner, 2, 2), Holding(store.leases.owner, 1, 0)}
+    assert {*found.holdings} == {HeldRuns(owner, 2, 2), HeldRuns(store.leases.owner, 1, 0)}
     assert (found.held, found.stalled) == (3, 2)
 
 
@@ -87,7 +87,7 @@ async def test_what_ended_lately_is_counted_and_what_ended_before_is_not(store: 
         draft = await created(store, at_us=now_us - ago_us)
         await requested(store, draft, RunCancelled(reason="user"))
     await requested(store, await created(store, at_us=now_us - HOUR_US // 2), RunPaused(reason="operator"))
-    assert (await store.measures.measure()).ended == {RunStatus.CANCELLED: Ended(1, 2)}
+    assert (await store.measures.measure()).ended == {RunStatus.CANCELLED: EndedRuns(1, 2)}
 
 
 async def test_a_database_has_a_size_that_grows_with_what_is_stored(store: Store) -> None:

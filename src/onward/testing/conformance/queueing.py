@@ -15,9 +15,8 @@ from onward.model.run import FOLD_VERSION
 from onward.model.worker import Offer
 from onward.store.codec import seal, unseal
 from onward.store.port.leases import Lease
-from onward.store.port.log import TAIL_MAX, Held, Loaded, TakeFilter
+from onward.store.port.log import TAIL_MAX, Held, Loaded, TakeFilter, Write
 from onward.store.port.store import Store
-from onward.store.port.stored import Write
 from onward.testing.drafts import START_US, created, grown, held, queued, requested
 from onward.testing.processes import Connect
 

@@ -10,8 +10,8 @@ from onward.model.chats.intake import Intake, IntakeState, Outcome, Wish
 from onward.model.chats.message import ChunkKind, Message, Part, Role
 from onward.model.events.runs import RunCompleted, RunDismissed, RunPaused
 from onward.model.row import MessageState
-from onward.store.growing import sealed_content
-from onward.store.port.chats.messages import MessageQuery
+from onward.store.message_rows import sealed_content
+from onward.store.port.messages import MessageQuery
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store
 from onward.testing.conformance.chats.saying import answered, appended, growth, only, speaking

@@ -18,10 +18,9 @@ from onward.model.chats.message import (
 from onward.model.events.runs import RunCancelled
 from onward.model.events.steps import AttemptInterrupted
 from onward.model.row import MessageState
-from onward.store.growing import sealed_content
-from onward.store.port.carrying import Arrival
-from onward.store.port.chats.messages import MessageQuery
-from onward.store.port.retention import Kin
+from onward.store.message_rows import sealed_content
+from onward.store.port.messages import MessageQuery
+from onward.store.port.retention import Arrival, Kin
 from onward.store.port.store import Store
 from onward.testing.conformance.chats.saying import (
     STEP,

@@ -15,7 +15,7 @@ from onward.model.chats.message import Chunk, ChunkKind, Heard, Message, Role, c
 from onward.model.events.runs import RunClaimed
 from onward.model.events.steps import StepStarted
 from onward.model.row import MessageState
-from onward.store.port.chats.messages import Flushed, Growth, MessageQuery
+from onward.store.port.messages import Flushed, Growth, MessageQuery
 from onward.store.port.store import Store
 from onward.testing.drafts import Draft, held
 

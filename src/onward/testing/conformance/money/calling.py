@@ -7,8 +7,8 @@ from typing import Any
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, Reserved, Usage
 from onward.model.events.steps import StepStarted
 from onward.model.values.amounts import Amounts
+from onward.store.port.log import Write
 from onward.store.port.store import Store
-from onward.store.port.stored import Write
 from onward.testing.drafts import Draft, held
 
 STEP = "start#1"

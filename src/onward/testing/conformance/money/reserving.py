@@ -9,7 +9,7 @@ import pytest
 from onward.errors import LeaseLost, LimitReached, Refused, StaleHistory
 from onward.model.events.runs import RunInterrupted
 from onward.model.values.amounts import NOTHING, Amounts
-from onward.store.port.money.limits import ReservationState
+from onward.store.port.limits import ReservationState
 from onward.store.port.store import Store
 from onward.testing.conformance.money.calling import (
     DAY,

@@ -10,9 +10,8 @@ from onward.model.call import CallStatus
 from onward.model.events.runs import RunPaused
 from onward.model.events.steps import StepStarted
 from onward.model.values.amounts import NOTHING, Amounts
-from onward.store.port.carrying import Arrival
-from onward.store.port.money.limits import ReservationState, UsageKind, Warned
-from onward.store.port.retention import Kin
+from onward.store.port.limits import ReservationState, UsageKind, Warned
+from onward.store.port.retention import Arrival, Kin
 from onward.store.port.store import Store
 from onward.testing.conformance.money.calling import (
     DAY,

@@ -22,9 +22,8 @@ from onward.model.events.runs import (
     RunWaiting,
 )
 from onward.model.notification import DeliveryState, Facts, NotificationKind
-from onward.store.port.measures import Undelivered
-from onward.store.port.outbox import Attempted, Delivery, DeliveryQuery, delivery_cursor
 from onward.store.port.retention import Kin
+from onward.store.port.runs import Attempted, Delivery, DeliveryQuery, Undelivered, delivery_cursor
 from onward.store.port.store import Store
 from onward.testing.conformance.asking import NO, YES, asked
 from onward.testing.conformance.money.calling import begun, figures, working

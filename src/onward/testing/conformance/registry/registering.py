@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from onward.store.codec import content_hash
-from onward.store.port.registry.pipelines import Added, NewSource, RegisteredPipeline, RegisteredVersion
+from onward.store.port.retention import Added, NewSource, RegisteredPipeline, RegisteredVersion
 from onward.store.port.store import Store
 from onward.testing.processes import Connect
 

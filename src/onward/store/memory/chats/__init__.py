@@ -1,1 +1,0 @@
-"""What is said in chats, in memory. Begin with `messages`."""

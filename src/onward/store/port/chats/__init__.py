@@ -1,1 +1,0 @@
-"""What is said in chats, kept beside the logs of the runs that say it."""

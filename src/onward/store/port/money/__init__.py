@@ -1,1 +1,0 @@
-"""What a store keeps about limits and spending."""

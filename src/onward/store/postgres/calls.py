@@ -1,0 +1,378 @@
+"""Writes as calls of statements: each value as the parameter that the server gets.
+
+Messages begin and end with the events of their calls, in the transaction of these events. Their statements
+come after those that write the events: each sees what the ones before it have done, and waits for no row out
+of order. Whether a write was refused is known only in the database.
+
+`OneTrip` is for a model call that begins or ends alone: its reservation or settlement goes in the trip of its
+events. Nothing is known of the scopes before, so the statement judges them itself, once they are locked. What
+is more than adding up (a limit that has no room or is nearly spent, a scope without a row) makes it fail with
+all that was sent; then the call is judged as any other: locked first, and charged with a second trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from onward.model.call import Reserved
+from onward.model.chats.message import Message
+from onward.model.row import CallClosed, CallOpened, GateRow
+from onward.model.values.amounts import WARN_PERCENT, amounts_of
+from onward.model.values.scopes import kind_of
+from onward.store import limits, rows
+from onward.store.limits import (
+    KnownReservations,
+    Ledger,
+    ReservationKey,
+    UsageKey,
+    charged_for,
+    key_of,
+    opened_reservation,
+    usage_of,
+)
+from onward.store.message_rows import MessageBegun, MessageEnded, arrival_values, message_changes
+from onward.store.port.limits import Reservation
+from onward.store.port.log import Position, StoredEvent, Write
+from onward.store.postgres.connection import ServerError
+from onward.store.postgres.runs import notification_calls
+from onward.store.postgres.statements import (
+    QUERIES,
+    Call,
+    advance_alone,
+    byteas,
+    call,
+    number,
+    numbers,
+    optional_text,
+    text,
+    texts,
+)
+from onward.store.transactions import Member
+
+CONTENT_MISSING = "22012"  # the division by zero of blob_hold and blob_touch
+SUBSCRIBED = "2201E"  # the logarithm of zero of subscriber_any
+# Each length is a statement of its own on the server; a longer write is rare enough to go as arrays.
+ALONE_EVENTS_MAX = 8
+_NUMBERS = (
+    *("recoverable", "is_dismissed", "steps_finished", "token", "wake_at_us", "parent_seq", "created_at_us"),
+    *("updated_at_us", "ended_at_us", "head", "after", "held_token", "priority", "max_running", "at_us"),
+)
+ARRAYS: Mapping[str, Callable[[Sequence[Any]], bytes]] = {
+    **dict.fromkeys(_NUMBERS, numbers),
+    **dict.fromkeys(("hash", "parent_hash", "after_hash"), byteas),
+}
+
+
+def advance(members: Sequence[Member], locked: Sequence[str]) -> Call:
+    """Appends to several runs at once; their rows get only what every step changes."""
+    writes = [member.write for member in members]
+    lasts = [write.records[-1] for write in writes]
+    return call(
+        "run_advance",
+        locked=texts(locked),
+        id=texts([write.run_id for write in writes]),
+        after=numbers([write.after.seq for write in writes]),
+        after_hash=byteas([write.after.hash for write in writes]),
+        held_token=numbers([member.held[1] for member in members if member.held]),
+        held_owner=texts([member.held[0] for member in members if member.held]),
+        head=numbers([last.seq for last in lasts]),
+        hash=byteas([last.hash for last in lasts]),
+        next_node=texts([write.next_node for write in writes]),
+        doubtful=texts([write.doubtful for write in writes]),
+        steps_finished=numbers([write.steps_finished for write in writes]),
+        updated_at_us=numbers([write.at_us for write in writes]),
+        **events_of(members),
+    )
+
+
+def advance_one(member: Member, charge: Charge | None = None) -> Call:
+    """In the order of the statement's parameters: nothing is written as often as this."""
+    write, (owner, token) = member.write, member.held or (None, 0)
+    records = write.records
+    last = records[-1]
+    values = [number(last.seq), last.hash, optional_text(write.next_node), optional_text(write.doubtful)]
+    values += (
+        number(write.steps_finished),
+        number(write.at_us),
+        text(write.run_id),
+        number(write.after.seq),
+        write.after.hash,
+    )
+    values += (number(token), optional_text(owner))
+    for record in records:
+        values += (number(record.seq), text(record.kind), number(record.v), number(record.at_us))
+        refs = text(" ".join(record.refs)) if record.refs else None
+        values += (number(record.token), text(record.body), record.hash, refs)
+    if charge is not None:
+        return charge.together(len(records), values)
+    return Call(advance_alone(len(records)), values)
+
+
+def columns_of(member: Member) -> dict[str, Any]:
+    """All columns of a run's row, with the place in its log and the holder that the writer expects."""
+    owner, token = member.held or (None, 0)
+    after = member.write.after
+    return {
+        **rows.row_parameters(member.write),
+        "after": after.seq,
+        "after_hash": after.hash,
+        "held_owner": owner,
+        "held_token": token,
+        "append_id": member.append_id,
+        "at_us": member.write.at_us,
+    }
+
+
+def events_of(members: Sequence[Member]) -> dict[str, bytes]:
+    """The events of these writes as one array for each column."""
+    return event_arrays([record for member in members for record in member.write.records])
+
+
+def event_arrays(records: Sequence[StoredEvent]) -> dict[str, bytes]:
+    """Events as one array for each column."""
+    # Column by column: `astuple` of a record takes longer than all of these together.
+    return {
+        "event_run_id": texts([record.run_id for record in records]),
+        "event_seq": numbers([record.seq for record in records]),
+        "event_kind": texts([record.kind for record in records]),
+        "event_v": numbers([record.v for record in records]),
+        "event_at_us": numbers([record.at_us for record in records]),
+        "event_token": numbers([record.token for record in records]),
+        "event_body": texts([record.body for record in records]),
+        "event_hash": byteas([record.hash for record in records]),
+        "event_refs": texts([" ".join(record.refs) if record.refs else None for record in records]),
+    }
+
+
+def blobs_of(members: Sequence[Member]) -> Mapping[str, tuple[bytes, int]]:
+    """The content that comes with these writes, and when it is stored."""
+    return {
+        name: (content, member.write.at_us)
+        for member in members
+        for name, content in member.write.blobs.items()
+    }
+
+
+def relying_on(names: Collection[str], at_us: int) -> Sequence[Call]:
+    """Make sure that content is stored and stays; else CONTENT_MISSING fails all that is sent with this."""
+    return [call("blob_touch", hashes=texts(sorted(names)), touched_at_us=at_us)] if names else []
+
+
+def blob_call(name: str, content: bytes, at_us: int) -> Call:
+    """Stores content, or touches what is stored."""
+    encoding, packed = rows.pack(content)
+    return call("blob_put", hash=name, encoding=encoding, content=packed, touched_at_us=at_us)
+
+
+def gate_call(row: GateRow, head: Position) -> Call:
+    """Stores a gate, or how it was closed, if the run's log ends at `head`."""
+    return call("gate_put", **rows.gate_parameters(row), head=head.seq, hash=head.hash)
+
+
+def calls_beside(members: Sequence[Member], now_us: int | None, *, is_heard: bool) -> list[Call]:
+    """What is stored beside the events of these writes: gates, notifications and snapshots.
+
+    Unless `is_heard`, notifications are not made, and SUBSCRIBED fails all of it if anybody has subscribed.
+    """
+    writes = [member.write for member in members]
+    gates = [gate_call(row, write.head) for write in writes for row in write.gates]
+    telling = [write for write in writes if write.notifications is not None]
+    told = _told(telling, now_us) if is_heard or not telling else [call("subscriber_any", now_us=now_us)]
+    snapshots = [
+        call("snapshot_put", run_id=write.run_id, **write.snapshot._asdict())
+        for write in writes
+        if write.snapshot is not None
+    ]
+    # A worker may be waiting for these.
+    is_due = any(write.row is not None and write.row.wake_at_us is not None for write in writes)
+    notices = [call("due_notify")] if is_due else []
+    return [*gates, *told, *snapshots, *notices]
+
+
+def _told(writes: Sequence[Write], now_us: int | None) -> Sequence[Call]:
+    told = [(one, write.head) for write in writes if write.notifications for one in write.notifications()]
+    return notification_calls(told, now_us)
+
+
+def message_calls(writes: Sequence[Write]) -> Sequence[Call]:
+    """What begins and ends the messages of these writes' calls: the chats are made, locked, then used."""
+    changes = _message_changes(writes)
+    return (
+        *_chat_locks(changes, is_written=True),
+        *(_message_call(write, change) for write, change in changes),
+    )
+
+
+def lock_calls(writes: Sequence[Write]) -> Sequence[Call]:
+    """What locks the chats of these writes before they are made, and makes those that are new.
+
+    The runs are locked already, so it is known which writes can be made. A chat that is new stays if only the
+    limit refuses its write while others of its group are made; it has nothing in it.
+    """
+    return _chat_locks(_message_changes(writes), is_written=False)
+
+
+MessageChanges = Sequence[tuple[Write, MessageBegun | MessageEnded]]
+
+
+def _message_changes(writes: Sequence[Write]) -> MessageChanges:
+    return [(write, change) for write in writes for change in message_changes(write)]
+
+
+def _chat_locks(changes: MessageChanges, *, is_written: bool) -> Sequence[Call]:
+    if not changes:
+        return ()
+    begun = [(write, change) for write, change in changes if isinstance(change, MessageBegun)]
+    ending = sorted({write.run_id for write, change in changes if isinstance(change, MessageEnded)})
+    return (
+        *([_chat_call(begun, is_written=is_written)] if begun else ()),
+        call("chat_lock", chats=texts(sorted({change.chat for _, change in begun})), ending=texts(ending)),
+    )
+
+
+def _chat_call(begun: Sequence[tuple[Write, MessageBegun]], *, is_written: bool) -> Call:
+    places = [write.head if is_written else write.after for write, _ in begun]
+    return call(
+        "chat_put",
+        chat=texts([change.chat for _, change in begun]),
+        at_us=numbers([change.at_us for _, change in begun]),
+        run_id=texts([write.run_id for write, _ in begun]),
+        head=numbers([place.seq for place in places]),
+        hash=byteas([place.hash for place in places]),
+    )
+
+
+def _message_call(write: Write, change: MessageBegun | MessageEnded) -> Call:
+    name = "message_begin" if isinstance(change, MessageBegun) else "message_end"
+    return call(name, **change._asdict(), head=write.head.seq, hash=write.head.hash)
+
+
+def arriving_calls(messages: Sequence[Message]) -> Sequence[Call]:
+    """What adds messages of another database, each at the end of its chat."""
+    if not messages:
+        return ()
+    chats = [message.chat for message in messages]
+    begun_at_us = numbers([message.begun_at_us for message in messages])
+    return (
+        call("chat_receive", chat=texts(chats), at_us=begun_at_us),
+        call("chat_lock", chats=texts(sorted(set(chats))), ending=texts([])),
+        *(call("message_receive", **arrival_values(message)) for message in messages),
+    )
+
+
+NOT_PLAIN = "2201F"  # the square root of a negative number in scope_reserve and scope_settle
+RESERVED_BEFORE = "reservation_pkey"  # the reply was lost, and this is the same write again
+# Behind those of their run and its place; so with their events in one statement, too.
+RESERVE_PARAMETERS = (
+    *("call_hash", "step", "call", "number", "token", "scopes", "model"),
+    *("reserved_tokens", "reserved_cost_micro", "reserved_calls", "is_priced", "ids", "kinds"),
+)
+SETTLE_PARAMETERS = (
+    *("charged_tokens", "charged_cost_micro", "charged_calls", "is_estimated"),
+    *("call_hash", "key_hash", "day", "project", "chat", "pipeline", "model"),
+    *("input", "output", "cached", "reserved_tokens", "reserved_cost_micro", "reserved_calls"),
+    *("warn_percent", "ids", "kinds"),
+)
+_PLACE_PARAMETERS = ("id", "head", "hash")
+assert QUERIES["scope_reserve"].parameters == (*_PLACE_PARAMETERS, *RESERVE_PARAMETERS)
+assert QUERIES["scope_settle"].parameters == (*_PLACE_PARAMETERS, *SETTLE_PARAMETERS)
+
+
+class Charge(NamedTuple):
+    """What one call reserves or settles: the values of a statement behind its events, or of one with them."""
+
+    values: Sequence[bytes | None]
+    key: ReservationKey
+    scopes: tuple[str, ...]
+    made: Reservation | None
+    """The reservation, if the call begins."""
+
+    def behind(self, write: Write) -> Call:
+        """The statement to send behind the events."""
+        name = "scope_settle" if self.made is None else "scope_reserve"
+        return Call(
+            QUERIES[name], [text(write.run_id), number(write.head.seq), write.head.hash, *self.values]
+        )
+
+    def together(self, events: int, values: Sequence[bytes | None]) -> Call:
+        """The statement that writes the events, too; `values` are those of `advance_alone`."""
+        name = "run_settle_alone" if self.made is None else "run_reserve_alone"
+        return Call(advance_alone(events, name), [*values, *self.values])
+
+
+class OneTrip(msgspec.Struct):
+    """The calls of one process that are charged so. `watched` are scopes in which that failed lately."""
+
+    known: KnownReservations = msgspec.field(default_factory=KnownReservations)
+    watched: set[str] = msgspec.field(default_factory=set)
+
+    def charge(self, members: Sequence[Member]) -> Charge | None:
+        """How to charge these members in one trip; None if they are more than one call, or need a look."""
+        if len(members) != 1 or len(members[0].write.calls) != 1:
+            return None
+        write = members[0].write
+        (row,) = write.calls
+        if isinstance(row, CallClosed):
+            known = self.known.open.get(ReservationKey(write.run_id, row.step, row.call, row.number))
+            charge = None if known is None else _settling(write, row, known)
+        else:
+            charge = None if row.reserved is None else _reserving(write, row, row.reserved)
+        return charge if charge is not None and self.watched.isdisjoint(charge.scopes) else None
+
+    def charged(self, charge: Charge) -> None:
+        """The charge was made."""
+        if charge.made is None:
+            self.known.ended(charge.key)
+        else:
+            self.known.begun(charge.key, charge.made)
+
+    def needs_look(self, charge: Charge, error: ServerError) -> bool:
+        """Whether a charge failed because it is more than adding up; so it may be the next time."""
+        if error.sqlstate != NOT_PLAIN and error.constraint != RESERVED_BEFORE:
+            return False
+        self.watched.update(charge.scopes)
+        return True
+
+    def note(self, ledger: Ledger) -> None:
+        """A ledger was written, with no more than its scopes have room for."""
+        self.watched.difference_update(ledger.changed)
+        self.known.note(ledger)
+
+
+# Values are put together in the order of the statement's parameters, as for the events: it is done so often.
+
+
+def _reserving(write: Write, row: CallOpened, reserved: Reserved) -> Charge:
+    scopes, joined, arrays = _scope_values(reserved.scopes)
+    made = opened_reservation(write, row, scopes, amounts_of(reserved))
+    key = key_of(made)
+    values = [text(limits.call_hash(key)), text(row.step), text(row.call), number(row.number)]
+    values += (number(made.token), joined, text(row.model), *map(number, made.reserved))
+    values += (number(reserved.is_priced), *arrays)
+    return Charge(values, key, scopes, made)
+
+
+def _settling(write: Write, row: CallClosed, found: Reservation) -> Charge:
+    key, (counted, used) = key_of(found), usage_of(write, row, found)
+    _, _, arrays = _scope_values(found.scopes)
+    values = [*map(number, charged_for(row, found)), number(row.is_unknown), text(limits.call_hash(key))]
+    values += (*_usage_values(counted), number(used.input), number(used.output), number(used.cached))
+    values += (*map(number, found.reserved), number(WARN_PERCENT), *arrays)
+    return Charge(values, key, found.scopes, None)
+
+
+@lru_cache(maxsize=1_000)  # all calls of a run have the same
+def _scope_values(wanted: tuple[str, ...]) -> tuple[tuple[str, ...], bytes, tuple[bytes, bytes]]:
+    """Scopes in their order, as a reservation has them, and as arrays of their ids and kinds."""
+    scopes = tuple(sorted(set(wanted)))
+    return scopes, text(limits.joined_scopes(scopes)), (texts(scopes), texts([*map(kind_of, scopes)]))
+
+
+@lru_cache(maxsize=1_000)
+def _usage_values(key: UsageKey) -> tuple[bytes, ...]:
+    day, project, chat, _, pipeline, model = map(text, key)
+    return text(limits.usage_hash(key)), day, project, chat, pipeline, model

@@ -1,1 +1,0 @@
-"""What is said in chats, in PostgreSQL. Begin with `messages`."""

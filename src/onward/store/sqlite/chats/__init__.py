@@ -1,1 +1,0 @@
-"""What is said in chats, in SQLite. Begin with `messages`."""

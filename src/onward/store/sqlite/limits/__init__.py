@@ -1,1 +1,0 @@
-"""Limits in SQLite."""
