@@ -11,9 +11,9 @@ from itertools import pairwise
 from onward.machine.definition import Definition
 from onward.machine.fold.apply import apply
 from onward.machine.plan.action import Execute
-from onward.machine.plan.advance import advance
-from onward.machine.plan.finish import finish
-from onward.model.events.runs import RunClaimed, RunCreated
+from onward.machine.plan.planner import advance
+from onward.machine.plan.results import finish
+from onward.model.events import RunClaimed, RunCreated
 from onward.model.result import Result
 from onward.pipeline.build import build
 from onward.pipeline.dot.reader import read

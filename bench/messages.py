@@ -16,7 +16,7 @@ from onward.clock import SystemClock
 from onward.engine.messages.flusher import Flusher
 from onward.engine.messages.stream import MessageStream
 from onward.model.call import Streamed
-from onward.model.chats.message import ChunkKind, chat_of_run, message_id
+from onward.model.chat import ChunkKind, chat_of_run, message_id
 from onward.store.port.messages import Flushed, Growth, Messages
 from onward.store.port.store import Store
 from onward.testing.conformance.chats.saying import STEP, speaking

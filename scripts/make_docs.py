@@ -19,8 +19,8 @@ from typing import get_type_hints
 import msgspec
 
 from onward.machine.lifecycle import FIRST, REASONS, RUN
-from onward.model.events.catalogue import CATALOGUE, CHECKPOINTS
-from onward.model.events.event import Event
+from onward.model.catalogue import CATALOGUE, CHECKPOINTS
+from onward.model.events import Event
 from onward.model.run import RunStatus
 from onward.read.dialect_events import NAMES
 from onward.receipts.receipt import CALLING_VERSION, SCHEMA_VERSION, CallingReceipt, Handoff, Receipt
@@ -94,11 +94,11 @@ def type_name(kind: object) -> str:
     text = name or str(kind)
     for noise in (
         "typing.",
-        "onward.model.events.gates.",
-        "onward.model.events.runs.",
-        "onward.model.events.steps.",
+        "onward.model.gate.",
+        "onward.model.events.",
+        "onward.model.events.",
         "onward.model.call.",
-        "onward.model.attempt.artifact.",
+        "onward.model.events.",
         "<class '",
         "'>",
     ):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from onward.listening import listening
+from onward.listener import listening
 
 Run = Callable[[], Awaitable[socket.socket]]
 

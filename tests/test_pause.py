@@ -12,9 +12,14 @@ from onward.engine.engine import Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, Refused
 from onward.handlers.port import StepContext
-from onward.model.events.event import Event
-from onward.model.events.runs import PauseRequested, RunCancelled, RunPaused
-from onward.model.events.steps import AttemptInterrupted, StepStarted
+from onward.model.events import (
+    AttemptInterrupted,
+    Event,
+    PauseRequested,
+    RunCancelled,
+    RunPaused,
+    StepStarted,
+)
 from onward.model.result import Result
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.testing.clock import ManualClock

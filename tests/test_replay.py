@@ -9,7 +9,7 @@ import pytest
 from onward.engine.engine import Fork
 from onward.errors import InvalidInput, RunNotFound, UnknownHandler, UnstorableValue
 from onward.handlers.port import StepContext
-from onward.model.events.runs import RunForked
+from onward.model.events import RunForked
 from onward.model.ids import display_id
 from onward.model.result import Result
 from onward.model.run import FOLD_VERSION, RunStatus

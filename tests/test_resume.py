@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onward.engine.loop.stop import StopSwitch
 from onward.handlers.port import StepContext
-from onward.model.events.steps import AttemptFailed, StepStatus
+from onward.model.events import AttemptFailed, StepStatus
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.testing.faults import Died, Fault

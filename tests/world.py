@@ -20,7 +20,7 @@ from onward.engine.log.reader import Folded
 from onward.engine.loop.parts import Observer
 from onward.engine.loop.stop import StopSwitch
 from onward.handlers.port import Handler
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.model.run import Run
 from onward.pipeline.build import Pipeline, Transform
 from onward.pipeline.rules.check import RULES

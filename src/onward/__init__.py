@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from onward.engine.loop.stop import StopSwitch
     from onward.handlers.isolate.messages import IsolatedStep
     from onward.handlers.port import StepContext
-    from onward.model.answer import Answer, Decision
-    from onward.model.events.steps import StepStatus
+    from onward.model.events import StepStatus
+    from onward.model.gate import Answer, Decision
     from onward.model.result import Result
     from onward.model.run import Gate, Run, RunStatus
 
 _WHERE = {
-    "Answer": "onward.model.answer",
+    "Answer": "onward.model.gate",
     "AutoApprove": "onward.engine.control.interview",
     "CallbackInterviewer": "onward.engine.control.interview",
-    "Decision": "onward.model.answer",
+    "Decision": "onward.model.gate",
     "Gate": "onward.model.run",
     "IsolatedStep": "onward.handlers.isolate.messages",
     "Onward": "onward.app",
@@ -41,7 +41,7 @@ _WHERE = {
     "Run": "onward.model.run",
     "RunStatus": "onward.model.run",
     "StepContext": "onward.handlers.port",
-    "StepStatus": "onward.model.events.steps",
+    "StepStatus": "onward.model.events",
     "StopSwitch": "onward.engine.loop.stop",
     "Submission": "onward.app.queue",
     "ToolUse": "onward.agents.tools.port",

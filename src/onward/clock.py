@@ -1,19 +1,22 @@
-"""The ports for time, identity and chance.
+"""The ports for time, identity and chance, and the deadline of an attempt.
 
-Only this file uses the system's clock and randomness. Everything that decides is given the time and the dice,
-so a test can run a whole fleet in one thread from a seed.
+Only this file uses the system's clock and randomness. Everything that decides is given the time and the
+dice, so a test can run a whole fleet in one thread from a seed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import secrets
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol, TypeVar
+
+import msgspec
 
 from onward.model.ids import sortable_id
 
@@ -169,3 +172,32 @@ class SystemDice:
 
     def roll(self) -> float:
         return random.random()
+
+
+class Deadline(msgspec.Struct, eq=False):
+    """When no process of an attempt may run any more, on the awake clock; None: no limit.
+
+    The supervisor of each command enforces it by itself, even while the process that renews the lease is
+    frozen.
+    """
+
+    at_s: float | None = None
+    _followers: list[Callable[[float | None], None]] = []
+
+    def move(self, at_s: float | None) -> None:
+        """Replace the instant, and tell all followers."""
+        self.at_s = at_s
+        for tell in self._followers:
+            tell(at_s)
+
+    @contextlib.contextmanager
+    def followed(self, tell: Callable[[float | None], None]) -> Iterator[None]:
+        """Call `tell` whenever it moves."""
+        self._followers.append(tell)
+        try:
+            yield
+        finally:
+            self._followers.remove(tell)
+
+
+NO_DEADLINE = Deadline()

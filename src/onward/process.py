@@ -1,19 +1,24 @@
-"""Runs a command as a child process that cannot outlive us or leave processes running.
+"""Run a command as a child process that cannot outlive us or leave processes running.
 
 A command may fork, move to another session and become a daemon, and we may be killed at any instant.
 `PR_SET_PDEATHSIG` alone reaches only the direct child, and fires when the *thread* that forked it ends. A
-list of process groups misses `setsid` and has a gap between fork and registration. So each command runs below
-its own supervisor (`supervisor`), which exists before the command, adopts every process that the command
-leaves, and kills them all when our process dies. One small process, the nursery, starts with the first
-command and forks the supervisors: forking here, in a large process with threads, would be slower and unsafe.
+list of process groups misses `setsid` and has a gap between fork and registration. So each command runs
+below its own supervisor (`supervisor`), which exists before the command, adopts every process that the
+command leaves, and kills them all when our process dies. One small process, the nursery, starts with the
+first command and forks the supervisors: forking here, in a large process with threads, would be slower and
+unsafe. `child` is our end of the connection to both.
 
-Cost: at least 4 ms per command (a bare fork and exec takes 1.3), more when all cores are busy, because three
-processes must be scheduled; 40 to 90 ms once; 1 MB of memory for each running command.
+Cost: at least 4 ms per command (a bare fork and exec takes 1.3), more when all cores are busy, because
+three processes must be scheduled; 40 to 90 ms once; 1 MB of memory for each running command.
 
-When the shell has ended, the processes it left get a moment to finish and are then ended too: a step owns its
-processes. Limits: a process that gained other rights (sudo), or that sleeps in the kernel, cannot be ended,
-so we wait for it; if supervisor *and* nursery are killed by hand, only the shell dies with them; without
-Linux, only the shell's process group is ended, and only while no fork of ours holds our sockets open.
+When the shell has ended, the processes it left get a moment to finish and are then ended too: a step owns
+its processes. Limits: a process that gained other rights (sudo), or that sleeps in the kernel, cannot be
+ended, so we wait for it; if supervisor *and* nursery are killed by hand, only the shell dies with them;
+without Linux, only the shell's process group is ended, and only while no fork of ours holds our sockets
+open.
+
+`SystemSpawn.run` runs a command to its end. `SystemSpawn.talk` starts a program that we talk to through
+pipes for as long as it runs (`Dialogue`).
 """
 
 from __future__ import annotations
@@ -33,10 +38,9 @@ from typing import Protocol
 
 import msgspec
 
-from onward.deadline import NO_DEADLINE, Deadline
+from onward.child import CHUNK_BYTES, CHUNKS_LEFT_MAX, Capture, Child, Clean, NurseryClient, within
+from onward.clock import NO_DEADLINE, Deadline
 from onward.errors import CannotExecute, InvalidInput, SpawnFailed
-from onward.supervise.dialogue import Dialogue
-from onward.supervise.supervised import Capture, Child, Clean, Nursery, within
 
 SHELL = "/bin/sh"
 Hear = Callable[[str, bytes], None]
@@ -48,7 +52,7 @@ LINGER_S = 1.0  # for processes that the shell left running
 DRAIN_S = 1.0  # for output, if a process outside the command holds its pipe
 
 
-class Finished(msgspec.Struct, frozen=True):
+class CommandExit(msgspec.Struct, frozen=True):
     """How a command ended: with an exit code, or by a signal."""
 
     exit_code: int | None
@@ -73,7 +77,7 @@ class Spawn(Protocol):
         stdin: bytes = b"",
         deadline: Deadline,
         hear: Hear | None = None,
-    ) -> Finished:
+    ) -> CommandExit:
         """Run `command` in a shell with exactly this environment; nothing it started is left afterwards.
 
         `hear` gets what it prints as it comes, with the name of the stream.
@@ -98,7 +102,7 @@ class SystemSpawn:
         self._output_bytes_max, self._grace_s, self._linger_s = output_bytes_max, grace_s, linger_s
         self._cleaner = cleaner
         self._lock = threading.Lock()
-        self._nursery: Nursery | None = None
+        self._nursery: NurseryClient | None = None
 
     async def run(
         self,
@@ -110,7 +114,7 @@ class SystemSpawn:
         stdin: bytes = b"",
         deadline: Deadline = NO_DEADLINE,
         hear: Hear | None = None,
-    ) -> Finished:
+    ) -> CommandExit:
         if timeout_s is not None and not timeout_s > 0:
             raise InvalidInput(f"a time limit of {timeout_s} s is not possible; use more than 0, or none.")
         request = _request(SHELL, ["sh", "-c", command], env, cwd)
@@ -126,7 +130,7 @@ class SystemSpawn:
         stdin: bytes = b"",
         deadline: Deadline = NO_DEADLINE,
         hear: Hear | None = None,
-    ) -> Finished:
+    ) -> CommandExit:
         """Run a program with its arguments, without a shell; CannotExecute if it cannot be started."""
         try:
             request = _request(words[0], words, env, cwd)
@@ -189,7 +193,7 @@ class SystemSpawn:
         stdin: bytes,
         deadline: Deadline,
         hear: Hear | None = None,
-    ) -> Finished:
+    ) -> CommandExit:
         loop = asyncio.get_running_loop()
         started = loop.time()
         with contextlib.ExitStack() as resources:
@@ -205,7 +209,7 @@ class SystemSpawn:
             for capture in (out, err):
                 await within(capture.closed, DRAIN_S)
             exit_code, by_signal = _outcome(child, cwd)
-            return Finished(
+            return CommandExit(
                 exit_code=exit_code,
                 signal=by_signal,
                 stdout=out.text(),
@@ -253,10 +257,10 @@ class SystemSpawn:
             self.close()
             await self._get_nursery().ask(*fds)
 
-    def _get_nursery(self) -> Nursery:
+    def _get_nursery(self) -> NurseryClient:
         with self._lock:
             if self._nursery is None or self._nursery.pid != os.getpid():
-                self._nursery = Nursery()
+                self._nursery = NurseryClient()
             return self._nursery
 
 
@@ -321,3 +325,119 @@ def _outcome(child: Child, cwd: str | None) -> tuple[int | None, int | None]:
         return None, signal.SIGKILL  # the supervisor was killed, and the kernel killed the shell with it
     code = os.waitstatus_to_exitcode(child.status)
     return (code, None) if code >= 0 else (None, -code)
+
+
+class Dialogue:
+    """A program that reads what we write and whose output we hear. It cannot outlive this process.
+
+    Make one with `SystemSpawn.talk`, and end it with `close`.
+    """
+
+    def __init__(
+        self, child: Child, stdin: int, stdout: int, stderr: Capture, hear: Callable[[bytes], None]
+    ) -> None:
+        """`hear` gets what it prints, and then nothing (`b""`) once, when it will print no more."""
+        self._child, self._stdin, self._stdout, self._stderr = child, stdin, stdout, stderr
+        self._hear = hear
+        self._loop = asyncio.get_running_loop()
+        self._unsent, self._sent = bytearray(), asyncio.Event()
+        self._sent.set()
+        self._is_deaf = self._is_silent = False
+        os.set_blocking(stdin, False)
+        os.set_blocking(stdout, False)
+        self._loop.add_reader(stdout, self._read)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the program still runs, as far as is known."""
+        return not self._child.ended.done()
+
+    @property
+    def said(self) -> str:
+        """The end of what it wrote to standard error."""
+        return self._stderr.text()
+
+    async def write(self, data: bytes) -> None:
+        """Send it all; BrokenPipeError if the program reads no more. A cancelled caller sends it all, too."""
+        if self._is_deaf:
+            raise BrokenPipeError
+        self._unsent += data
+        self._send()
+        await self._sent.wait()
+        if self._is_deaf:
+            raise BrokenPipeError
+
+    async def wait_ended(self) -> None:
+        """Wait for the program's end."""
+        await asyncio.wait([self._child.ended])
+
+    @property
+    def status(self) -> int | None:
+        """Its wait status; None if it runs, or if that is not known."""
+        return self._child.status
+
+    @property
+    def failure(self) -> tuple[int, str] | None:
+        """Why it was not started: an error number, and what could not be done."""
+        return self._child.failure
+
+    async def close(self, grace_s: float) -> None:
+        """Close its input; then terminate it, then kill it. Nothing that it started is left afterwards."""
+        self._deafen()
+        try:
+            await within(self._child.gone, grace_s)
+        finally:
+            try:
+                await self._child.stop(grace_s)
+            finally:
+                self._release()
+
+    def _send(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: os.write(self._stdin, self._unsent[:CHUNK_BYTES])]
+        except BlockingIOError:
+            self._sent.clear()
+            self._loop.add_writer(self._stdin, self._send)
+            return
+        except OSError:
+            self._deafen()
+            return
+        self._loop.remove_writer(self._stdin)
+        self._sent.set()
+
+    def _deafen(self) -> None:
+        """It reads no more, or has nothing more to read."""
+        if not self._is_deaf:
+            self._is_deaf = True
+            self._loop.remove_writer(self._stdin)
+            os.close(self._stdin)
+            self._sent.set()
+
+    def _read(self) -> bool:
+        """Hear what is there; says whether there was anything."""
+        try:
+            data = os.read(self._stdout, CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._silence()
+            return False
+        self._hear(data)
+        return True
+
+    def _silence(self) -> None:
+        if not self._is_silent:
+            self._is_silent = True
+            self._loop.remove_reader(self._stdout)
+            self._hear(b"")
+
+    def _release(self) -> None:
+        self._deafen()
+        for _ in range(CHUNKS_LEFT_MAX):  # the pipe may hold its last words
+            if self._is_silent or not self._read():
+                break
+        self._silence()
+        os.close(self._stdout)
+        self._stderr.close()
+        self._child.close()

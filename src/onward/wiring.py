@@ -18,12 +18,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onward.config.environment import own_environment, tool_environment, tool_variables
-from onward.config.known_secrets import own_redactor, read_secret
-from onward.config.settings import Settings, file_mode
+from onward.config import (
+    Settings,
+    file_mode,
+    own_environment,
+    own_redactor,
+    read_secret,
+    tool_environment,
+    tool_variables,
+)
 from onward.errors import InvalidInput, StoreReadOnly
-from onward.model.values.bounds import LEASE
-from onward.model.values.tool_env import is_named
+from onward.model.values import LEASE, is_named
 from onward.store.port.store import Store
 
 if TYPE_CHECKING:
@@ -44,7 +49,7 @@ if TYPE_CHECKING:
     from onward.engine.loop.serving import Around
     from onward.handlers.output import ShowLine
     from onward.handlers.port import Handler
-    from onward.model.workspace import Workspace
+    from onward.model.events import Workspace
     from onward.notify.courier import Courier
     from onward.notify.sender import Sender
     from onward.notify.settings import NotifySettings
@@ -404,7 +409,7 @@ def make_mcp(settings: Settings, redactor: Redactor, *, warn: Callable[[str], No
     from onward.agents.tools.mcp.settings import read_servers
     from onward.agents.tools.mcp.source import McpTools
     from onward.clock import SystemClock
-    from onward.model.attempt.output import STDERR
+    from onward.model.events import STDERR
     from onward.process import SystemSpawn
     from onward.redact.stream import cleaner_of
 

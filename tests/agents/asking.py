@@ -15,7 +15,7 @@ from onward.agents.model.stream import Streamed
 from onward.agents.models import Models
 from onward.agents.providers import read_providers
 from onward.clock import Clock, SystemClock
-from onward.listening import listening
+from onward.listener import listening
 from onward.process import SystemSpawn
 from onward.testing.model_endpoint import ModelEndpoint, serving_model
 from onward.testing.models.script import Reply, Script

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onward.model.call import CallFinished
-from onward.model.chats.message import ChunkKind, unseal_parts
+from onward.model.chat import ChunkKind, unseal_parts
 from onward.model.row import MessageState
 from onward.model.run import RunStatus
 from onward.store.port.messages import MessageQuery

@@ -17,7 +17,7 @@ from onward.clock import Clock
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, RunNotFound
 from onward.model.call import CallFinished, CallStarted, CallStatus
-from onward.model.events.steps import StepStarted
+from onward.model.events import StepStarted
 from onward.model.run import AttemptState, RunStatus
 from onward.testing.clock import ManualClock, SeededDice
 from onward.testing.faults import Died, Fault, FaultyStore

@@ -14,7 +14,7 @@ from onward.agents.model.failure import Failure, FailureKind, ModelFailed
 from onward.agents.model.port import Model
 from onward.agents.model.request import ToolCall
 from onward.agents.model.stream import Finished, FinishReason, Streamed, TextDelta, Usage, collect
-from onward.model.values.providers import FORMATS
+from onward.model.values import WIRE_FORMATS
 from onward.testing.clock import ManualClock
 from onward.testing.model_endpoint import serving_model
 from onward.testing.models.ledger import Entry, Ledger
@@ -38,7 +38,7 @@ HELLO = '{"choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null
 STOP = '{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'
 
 
-@pytest.fixture(params=FORMATS)
+@pytest.fixture(params=WIRE_FORMATS)
 def wire(request: pytest.FixtureRequest) -> str:
     """Every format gives the same answers and failures."""
     return str(request.param)

@@ -9,10 +9,9 @@ import pytest
 
 from onward.agents.prices import Rates
 from onward.agents.providers import READERS, THEIRS_ONLY, full_name, read_providers
-from onward.config.file import AGENT_SETTINGS
-from onward.config.settings import load_settings
+from onward.config import AGENT_SETTINGS, load_settings
 from onward.errors import InvalidInput
-from onward.model.values.providers import KNOWN_PROVIDERS
+from onward.model.values import KNOWN_PROVIDERS
 from onward.redact.redactor import NOTHING_SECRET
 from onward.wiring import open_models, open_prices
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.agents.step.contract import Unreadable, read_answer
-from onward.model.events.steps import StepStatus
+from onward.model.events import StepStatus
 
 
 def test_a_plain_answer_is_a_success_with_its_text() -> None:

@@ -18,7 +18,7 @@ from onward.agents.wire.http import Http, Outgoing
 from onward.agents.wire.limits import TimeLimits
 from onward.agents.wire.sse import SseReader, TooLarge
 from onward.clock import SystemClock
-from onward.model.values.providers import FORMATS
+from onward.model.values import WIRE_FORMATS
 from onward.testing.model_endpoint import serving_model
 from onward.testing.models.script import Reply, Script
 from tests.agents.asking import KEY, failure_of, models_at, raw_server, request, response
@@ -36,7 +36,7 @@ ECHOES: list[Callable[[bytes], bytes]] = [
 
 
 @pytest.mark.parametrize("echo", ECHOES)
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", WIRE_FORMATS)
 async def test_a_key_that_is_sent_back_is_in_no_error_and_no_log(
     echo: Callable[[bytes], bytes], format: str, caplog: pytest.LogCaptureFixture
 ) -> None:

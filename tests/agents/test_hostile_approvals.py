@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from onward.agents.model.request import ToolResult
 from onward.agents.tools.port import ToolAnswer, ToolRules, ToolUse
 from onward.errors import OnwardError
-from onward.model.answer import Answer
+from onward.model.gate import Answer
 from onward.model.run import Gate, Run, RunStatus
 from onward.testing.faults import Died
 from tests.agents.test_agent_step import model

@@ -38,7 +38,7 @@ from onward.agents.wire.reading import Reading
 from onward.agents.wire.refusal import Asked, Response
 from onward.agents.wire.signature import seal, unseal
 from onward.agents.wire.trouble import Trouble
-from onward.model.values.providers import FORMATS
+from onward.model.values import WIRE_FORMATS
 from onward.redact.redactor import Redactor
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
@@ -310,7 +310,7 @@ def test_an_address_is_made_of_the_base_url_and_the_model(
     assert wire_format(provider).address(model) == address
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", WIRE_FORMATS)
 def test_a_key_is_sent_in_the_header_of_its_format_and_nowhere_else(format: str) -> None:
     wire = wire_format(Provider(name="acme", base_url="http://a.example", format=format))
     with_key = {name.lower(): value for name, value in wire.headers("canary").items()}
@@ -319,10 +319,10 @@ def test_a_key_is_sent_in_the_header_of_its_format_and_nowhere_else(format: str)
 
 
 def test_every_format_has_a_wire() -> None:
-    assert set(WIRES) == set(FORMATS) == set(KEY_HEADERS)
+    assert set(WIRES) == set(WIRE_FORMATS) == set(KEY_HEADERS)
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", WIRE_FORMATS)
 @given(st.binary())
 @example(b"[DONE]")
 @example(b'{"error":{"":""}}')

@@ -13,9 +13,9 @@ import pytest
 from onward.agents.models import Models
 from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
-from onward.model.chats.message import Chunk, ChunkKind
+from onward.model.chat import Chunk, ChunkKind
 from onward.model.run import RunStatus
-from onward.model.values.providers import FORMATS
+from onward.model.values import WIRE_FORMATS
 from onward.testing.clock import ManualClock, SeededDice
 from onward.testing.model_endpoint import ModelEndpoint, serving_model
 from onward.testing.models.script import Reply, Rule, Script
@@ -72,7 +72,7 @@ async def shown(process: Process) -> list[str]:
     return seen
 
 
-@pytest.mark.parametrize("wire", FORMATS)
+@pytest.mark.parametrize("wire", WIRE_FORMATS)
 async def test_a_cut_answer_is_continued_from_the_text_that_came_over_the_wire(
     world: World, wire: str
 ) -> None:
@@ -99,7 +99,7 @@ async def test_a_cut_answer_is_continued_from_the_text_that_came_over_the_wire(
         assert await process.is_sound()
 
 
-@pytest.mark.parametrize("wire", FORMATS)
+@pytest.mark.parametrize("wire", WIRE_FORMATS)
 async def test_the_rest_is_asked_for_by_the_process_that_comes_after_a_death(world: World, wire: str) -> None:
     """S2-20: what the first process received and stored is not asked for again."""
     script = Script(rules=(Rule(nth=1, reply=cut(6, "stall")),), default=REST)

@@ -15,7 +15,7 @@ from onward.agents.prices import LongRates, Price, cost_micro, most_micro, read_
 from onward.agents.providers import split_name
 from onward.agents.tokens import estimate_tokens, text_tokens
 from onward.errors import InvalidInput
-from onward.model.values.providers import KNOWN_PROVIDERS
+from onward.model.values import KNOWN_PROVIDERS
 
 PRICE = Price(input=1_250_000, output=10_000_000, cached_input=125_000)
 

@@ -16,7 +16,7 @@ from onward.agents.model.request import (
     user,
 )
 from onward.agents.model.stream import FinishReason, Streamed, ToolCallDelta, Usage
-from onward.model.values.providers import FORMATS
+from onward.model.values import WIRE_FORMATS
 from onward.testing.clock import ManualClock
 from onward.testing.models.script import Reply, Rule, Script
 from onward.testing.scripted_model import ScriptedModel
@@ -74,7 +74,7 @@ ASKED = {
 
 @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
-@pytest.mark.parametrize("wire", FORMATS)
+@pytest.mark.parametrize("wire", WIRE_FORMATS)
 async def test_both_give_the_same_pieces_and_failures(reply: Reply, asked: ModelRequest, wire: str) -> None:
     script, clock = Script(default=reply), ManualClock(autojump=False)
     async with at_endpoint(script, clock=clock, format=wire) as (models, _):
@@ -97,7 +97,7 @@ def _joined(pieces: list[Streamed]) -> list[Streamed]:
     return joined
 
 
-@pytest.mark.parametrize("wire", FORMATS)
+@pytest.mark.parametrize("wire", WIRE_FORMATS)
 async def test_a_cut_stream_fails_alike(wire: str) -> None:
     """How much comes before the cut depends on the network; how it is told does not."""
     script, clock = Script(default=Reply(text="abcdef", break_after=1)), ManualClock(autojump=False)

@@ -17,8 +17,8 @@ import pytest
 from onward.engine.control.limits import LimitChanges
 from onward.errors import Refused, RunNotFound
 from onward.model.call import CallStarted, call_key
+from onward.model.limits import NO_AMOUNTS
 from onward.model.run import RunStatus
-from onward.model.values.amounts import NOTHING
 from onward.store.port.log import RunLog
 from onward.store.port.store import Store
 from onward.testing.faults import Around, Died, Fault, FaultyStore
@@ -204,7 +204,7 @@ async def test_agents_that_share_limits_and_die_are_never_oversold_at_a_database
 
 async def judge(world: World, scripted: Scripted, seed: int) -> None:
     """No request was made without a start in the log, and what was spent is what the logs add up to."""
-    witness, total = await world.process(), NOTHING
+    witness, total = await world.process(), NO_AMOUNTS
     asked = Counter(one.idempotency_key for one in scripted.received)
     for run_id in RUNS:
         assert await witness.is_sound(run_id)
@@ -216,4 +216,4 @@ async def judge(world: World, scripted: Scripted, seed: int) -> None:
         for key, number in begun.items():
             assert asked[key] <= number, f"seed {seed}: {key} was asked without a start"
     for scope in await witness.store.limits.read([CHAT, PROJECT]):
-        assert (scope.spent, scope.reserved) == (total, NOTHING), f"seed {seed}"
+        assert (scope.spent, scope.reserved) == (total, NO_AMOUNTS), f"seed {seed}"

@@ -16,9 +16,9 @@ from onward.agents.step.rounds import LOOPING, UNUSED
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules, ToolUse
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, RunNotFound
-from onward.machine.decide.doubt import calls_in_doubt
-from onward.model.answer import Answer
+from onward.machine.decide.calls import calls_in_doubt
 from onward.model.call import CallFinished, CallKind, CallStarted
+from onward.model.gate import Answer
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Died, Fault, FaultyStore

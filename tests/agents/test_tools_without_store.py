@@ -8,7 +8,7 @@ import pytest
 
 from onward.agents.tools.port import ToolAnswer, ToolRules, ToolUse
 from onward.errors import RunNotFound, StoreFull
-from onward.machine.decide.doubt import calls_in_doubt
+from onward.machine.decide.calls import calls_in_doubt
 from onward.model.run import Run, RunStatus
 from onward.testing.faults import Fault, FaultyStore
 from onward.testing.models.script import Reply, Rule

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onward.model.events.gates import GateOpened
-from onward.model.events.steps import StepStarted
+from onward.model.events import StepStarted
+from onward.model.gate import GateOpened
 from onward.read.verify import verify_run
 from onward.store.codec import content_hash
 from onward.store.memory.adapter import MemoryDatabase

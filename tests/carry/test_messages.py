@@ -11,8 +11,8 @@ from blake3 import blake3
 from onward.carry.exporter import Exporter, row_of
 from onward.carry.format import End, MessageLine, read_line, write_line
 from onward.errors import Refused
-from onward.model.chats.message import Reset, text_of
-from onward.model.events.steps import StepStarted
+from onward.model.chat import Reset, text_of
+from onward.model.events import StepStarted
 from onward.model.row import MessageState
 from onward.read.verify import verify_run
 from onward.store.codec import content_hash

@@ -13,7 +13,7 @@ from onward.carry.format import Spool
 from onward.carry.importer import CheckedExport, Importer
 from onward.clock import SystemClock
 from onward.errors import Refused
-from onward.model.events.runs import RunPaused
+from onward.model.events import RunPaused
 from onward.read.verify import verify_run
 from onward.store.codec import content_hash
 from onward.store.port.retention import Arrival, Carrying

@@ -10,8 +10,7 @@ from onward.chats.looking import runs_of
 from onward.chats.sending import Sent
 from onward.chats.settings import DEFAULT_CHATS, ChatSettings
 from onward.engine.loop.stop import StopSwitch
-from onward.model.chats.intake import Intake
-from onward.model.chats.message import Role, text_of
+from onward.model.chat import Intake, Role, text_of
 from onward.model.run import Run, RunStatus
 from onward.store.port.messages import MessageQuery
 from onward.store.port.retention import NewSource

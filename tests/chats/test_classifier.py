@@ -6,8 +6,7 @@ import pytest
 
 from onward.chats.classifier import reading_source
 from onward.chats.settings import ChatSettings
-from onward.model.chats.intake import IntakeState, Outcome, Wish
-from onward.model.chats.reading import READING_TAG, facts_of
+from onward.model.chat import READING_TAG, IntakeOutcome, IntakeState, Wish, facts_of
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.pipeline.build import build
@@ -85,7 +84,7 @@ async def test_a_resume_reads_nothing(world: World) -> None:
     await desk.work()
     desk.settings = BY_MODEL
     said = await desk.say("continue?", wish=Wish.RESUME)
-    assert (said.outcome, said.run_id) == (Outcome.RESUMED, begun.run_id)
+    assert (said.outcome, said.run_id) == (IntakeOutcome.RESUMED, begun.run_id)
 
 
 @pytest.mark.parametrize("model", ["openai:gpt-5-mini", "small", 'odd:"quoted" \\ one'])

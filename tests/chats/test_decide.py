@@ -21,8 +21,8 @@ from onward.chats.decide import (
     Wait,
     decide,
 )
-from onward.model.chats.intake import Wish
-from onward.model.events.gates import Choice
+from onward.model.chat import Wish
+from onward.model.gate import Choice
 from onward.model.run import Gate, RunStatus
 
 CONTINUE = Said("continue?")

@@ -10,10 +10,8 @@ from msgspec.structs import replace
 from onward.chats.sending import Sending, Sent
 from onward.chats.settings import ChatSettings
 from onward.errors import Refused
-from onward.model.chats.intake import IntakeState, Outcome, Wish
-from onward.model.chats.message import Role
-from onward.model.chats.reading import facts_of
-from onward.model.events.runs import RunInterrupted
+from onward.model.chat import IntakeOutcome, IntakeState, Role, Wish, facts_of
+from onward.model.events import RunInterrupted
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.testing.clock import SeededIds
@@ -28,7 +26,7 @@ async def test_a_message_starts_a_run_of_the_registered_pipeline(world: World) -
     """S0-1, S0-2, S0-7, S0-40: one row, with chat, intent, scope, message and planned agents."""
     desk = await desk_of(world)
     said = await desk.say("build me a landing page", project="shop")
-    assert (said.outcome, said.state) == (Outcome.STARTED, IntakeState.DONE)
+    assert (said.outcome, said.state) == (IntakeOutcome.STARTED, IntakeState.DONE)
     (run,) = await desk.runs()
     assert (run.id, run.status, run.chat, run.project) == (said.run_id, RunStatus.QUEUED, "talk", "shop")
     assert (run.exclusive_key, run.pipeline, run.pipeline_version) == ("chat/talk", "site", 1)
@@ -56,7 +54,7 @@ async def test_an_agents_error_fails_the_run(world: World) -> None:
     (ended,) = await desk.work()
     assert (ended.status, ended.reason) == (RunStatus.FAILED, "step_failed")
     resumed = await desk.say("try again", wish=Wish.RESUME)
-    assert (resumed.outcome, resumed.run_id) == (Outcome.RESUMED, ended.id)
+    assert (resumed.outcome, resumed.run_id) == (IntakeOutcome.RESUMED, ended.id)
     (ended,) = await desk.work()
     assert ended.status is RunStatus.COMPLETED
     assert world.ledger.steps == ["research#1", "design#1", "design#1", "check#1"]
@@ -79,7 +77,7 @@ async def test_a_follow_up_resumes_what_a_crash_interrupted(world: World) -> Non
     """S0-10, S0-13, S0-15, S0-18, S0-19, S0-25, S0-42: "continue?" is no new build."""
     desk, run_id = await killed(world, "check")
     said = await desk.say("continue?")
-    assert (said.outcome, said.run_id) == (Outcome.RESUMED, run_id)
+    assert (said.outcome, said.run_id) == (IntakeOutcome.RESUMED, run_id)
     (ended,) = await desk.work()
     assert (ended.id, ended.status) == (run_id, RunStatus.COMPLETED)
     assert world.ledger.steps == ["research#1", "design#1", "check#1", "check#1"]
@@ -102,7 +100,7 @@ async def test_without_a_required_step_the_work_starts_anew_with_the_first_messa
     """S0-27: said out loud, and the old run is superseded."""
     desk, run_id = await killed(world, "research")
     said = await desk.say("continue?")
-    assert said.outcome is Outcome.STARTED
+    assert said.outcome is IntakeOutcome.STARTED
     assert said.run_id != run_id
     assert await desk.statuses() == [("cancelled", "superseded"), ("queued", "")]
     (_, run) = await desk.runs()
@@ -131,7 +129,7 @@ async def test_a_required_step_that_is_not_required_for_this_intent_does_not_cou
 async def test_with_nothing_to_resume_a_resume_starts(world: World) -> None:
     """S0-28, S0-41: exactly as if nothing had been said about it."""
     desk = await desk_of(world)
-    assert (await desk.say("build it", wish=Wish.RESUME)).outcome is Outcome.STARTED
+    assert (await desk.say("build it", wish=Wish.RESUME)).outcome is IntakeOutcome.STARTED
     assert len(await desk.runs()) == 1
 
 
@@ -139,7 +137,7 @@ async def test_fresh_supersedes_what_was_interrupted(world: World) -> None:
     """B0-1: starting over is really new, and the old run is over."""
     desk, run_id = await killed(world, "check")
     said = await desk.say("build a shop", wish=Wish.FRESH)
-    assert said.outcome is Outcome.STARTED
+    assert said.outcome is IntakeOutcome.STARTED
     assert await desk.statuses() == [("cancelled", "superseded"), ("queued", "")]
     assert facts_of((await desk.runs())[1]).user_message == "build a shop"
     assert said.run_id != run_id
@@ -151,7 +149,7 @@ async def test_a_dismissed_run_does_not_come_back(world: World) -> None:
     await desk.process.engine.sweep()
     await desk.process.engine.dismiss(run_id)
     said = await desk.say("build a shop")
-    assert said.outcome is Outcome.STARTED
+    assert said.outcome is IntakeOutcome.STARTED
     assert await desk.statuses() == [("interrupted", "crash"), ("queued", "")]
     await desk.work()
     assert (await desk.process.resume(run_id)).status is RunStatus.COMPLETED
@@ -198,14 +196,14 @@ async def test_an_interruption_does_not_make_a_queued_message_a_resume(world: Wo
     await desk.sweep()
     found = await desk.process.store.intakes.find(queued.message)
     assert found is not None
-    assert found.outcome is Outcome.STARTED
+    assert found.outcome is IntakeOutcome.STARTED
 
 
 async def test_a_message_steers_a_run_whose_pipeline_says_so(world: World) -> None:
     desk = await desk_of(world, source=STEERED)
     begun = await desk.say("build me a site")
     said = await desk.say("in blue")
-    assert (said.outcome, said.run_id) == (Outcome.STEERED, begun.run_id)
+    assert (said.outcome, said.run_id) == (IntakeOutcome.STEERED, begun.run_id)
     (run,) = await desk.runs()
     assert run.steering == ("in blue",)
 
@@ -217,9 +215,9 @@ async def test_a_gate_is_the_reply_until_a_message_answers_it(world: World) -> N
     (waiting,) = await desk.work()
     assert waiting.status is RunStatus.WAITING
     asked = await desk.say("how are you?")
-    assert (asked.outcome, asked.run_id) == (Outcome.GATE, begun.run_id)
+    assert (asked.outcome, asked.run_id) == (IntakeOutcome.GATE, begun.run_id)
     answered = await desk.say("calm", by="ann")
-    assert (answered.outcome, answered.run_id) == (Outcome.ANSWERED, begun.run_id)
+    assert (answered.outcome, answered.run_id) == (IntakeOutcome.ANSWERED, begun.run_id)
     (ended,) = await desk.work()
     assert (ended.status, len(await desk.runs())) == (RunStatus.COMPLETED, 1)
 
@@ -247,9 +245,11 @@ async def test_fresh_waits_until_the_run_under_way_has_left(world: World) -> Non
     assert await desk.statuses() == [("cancelled", "superseded"), ("queued", "")]
 
 
-@pytest.mark.parametrize(("on_message", "outcome"), [("ask", Outcome.ASKED), ("never", Outcome.STARTED)])
+@pytest.mark.parametrize(
+    ("on_message", "outcome"), [("ask", IntakeOutcome.ASKED), ("never", IntakeOutcome.STARTED)]
+)
 async def test_the_settings_say_what_a_message_does_to_an_interrupted_run(
-    world: World, on_message: str, outcome: Outcome
+    world: World, on_message: str, outcome: IntakeOutcome
 ) -> None:
     desk, run_id = await killed(world, "check")
     desk.settings = ChatSettings(on_message=on_message)
@@ -285,13 +285,13 @@ async def test_two_runs_of_a_chat_do_not_share_results(world: World) -> None:
 async def test_without_a_fitting_pipeline_a_message_is_refused_and_kept(world: World) -> None:
     desk = Desk(await world.process())
     said = await desk.say("build me a site")
-    assert said.outcome is Outcome.REFUSED
+    assert said.outcome is IntakeOutcome.REFUSED
     assert "onward pipelines add FILE --name build" in said.notice
     assert await desk.spoken() == [said.notice]
     await desk.register(SITE, "one")
     await desk.register(PLAIN, "two")
     assert "registered pipelines (one, two)" in (await desk.say("build me a site")).notice
-    assert (await desk.say("build me a site", pipeline="two")).outcome is Outcome.STARTED
+    assert (await desk.say("build me a site", pipeline="two")).outcome is IntakeOutcome.STARTED
 
 
 async def test_an_intent_has_its_own_pipeline(world: World) -> None:
@@ -348,7 +348,7 @@ async def test_a_step_in_doubt_is_not_decided_by_a_message(world: World) -> None
     source = PLAIN.replace('work [prompt="do it"]', 'work [prompt="do it", repeatable=false]')
     desk, run_id = await killed(world, "work", source)
     said = await desk.say("continue?")
-    assert (said.outcome, said.run_id) == (Outcome.REFUSED, "")
+    assert (said.outcome, said.run_id) == (IntakeOutcome.REFUSED, "")
     assert "--retry`" in said.notice
     assert "never finished" in said.notice
     assert (await desk.process.resume(run_id, action="retry")).status is RunStatus.COMPLETED

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from onward.chats.prechecks import precheck, scopes_checked
-from onward.model.chats.intake import Outcome, Wish
-from onward.model.values.amounts import CALLS_PER_CHAT_RUN, CHAT_TOKENS, Amounts
+from onward.model.chat import IntakeOutcome, Wish
+from onward.model.limits import CALLS_PER_CHAT_RUN, CHAT_TOKENS, Amounts
 from onward.operations.local.database import LocalLimits
 from onward.operations.requests import ListLimits, ResetLimits, SetLimit
 from onward.store.port.limits import Scope
@@ -94,12 +94,12 @@ async def test_a_spent_limit_blocks_a_start_and_is_said_in_the_chat(memory: Worl
     desk = await desk_of(memory)
     memory_of(desk.process.store)["chat/talk"] = scope(CHAT, tokens=100, spent=(120, 0))
     said = await desk.say("build me a site")
-    assert said.outcome is Outcome.LIMIT
+    assert said.outcome is IntakeOutcome.LIMIT
     assert "chat/talk has used 120 of 100 tokens" in said.notice
     assert (await desk.spoken(), await desk.runs()) == ([said.notice], [])
     memory_of(desk.process.store)["chat/talk"] = scope(CHAT, tokens=150, spent=(120, 0))
     again = await desk.say("build me a site")
-    assert again.outcome is Outcome.STARTED
+    assert again.outcome is IntakeOutcome.STARTED
     assert "chat/talk has used 120 of 150 tokens." in await desk.spoken()
 
 
@@ -109,10 +109,10 @@ async def test_a_spent_limit_blocks_a_resume(memory: World, wish: Wish) -> None:
     desk, _ = await killed(memory, "check")
     memory_of(desk.process.store)["chat/talk"] = scope(CHAT, tokens=100, spent=(100, 0))
     said = await desk.say("continue?", wish=wish)
-    assert (said.outcome, said.run_id) == (Outcome.LIMIT, "")
+    assert (said.outcome, said.run_id) == (IntakeOutcome.LIMIT, "")
     assert await desk.statuses() == [("interrupted", "crash")]
     memory_of(desk.process.store)["chat/talk"] = scope(CHAT, tokens=1_000, spent=(100, 0))
-    assert (await desk.say("continue?", wish=wish)).outcome is Outcome.RESUMED
+    assert (await desk.say("continue?", wish=wish)).outcome is IntakeOutcome.RESUMED
 
 
 def memory_of(store: object) -> dict[str, Scope]:

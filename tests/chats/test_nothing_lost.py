@@ -13,9 +13,8 @@ from onward.chats.failures import Failures
 from onward.chats.sending import Sending, Sent
 from onward.engine.control.requests import Start
 from onward.errors import InvalidInput, Refused
-from onward.model.chats.intake import IntakeState, Outcome, Wish
-from onward.model.chats.reading import Reading, write_reading
-from onward.model.events.runs import Managed
+from onward.model.chat import IntakeOutcome, IntakeState, MessageReading, Wish, write_reading
+from onward.model.events import Managed
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.port.log import Loaded, RunLog
@@ -44,7 +43,7 @@ async def test_a_start_anew_has_the_pipeline_of_the_run_that_it_replaces(world: 
     desk, _ = await killed(world, "research")
     await desk.register(PLAIN, "build")  # what "build" would choose now
     said = await desk.say("continue?")
-    assert said.outcome is Outcome.STARTED, said.notice
+    assert said.outcome is IntakeOutcome.STARTED, said.notice
     assert [run.pipeline for run in await desk.runs()] == ["site", "site"]
 
 
@@ -62,14 +61,14 @@ async def test_a_spent_limit_supersedes_nothing(memory: World, wish: Wish) -> No
     """S0-30, S0-32, S0-36: "nothing was started" does not mean that something was given up."""
     desk, _ = await killed(memory, "research")
     memory_of(desk.process.store)[CHAT] = scope(CHAT, tokens=100, spent=(100, 0))
-    assert (await desk.say("continue?", wish=wish)).outcome is Outcome.LIMIT
+    assert (await desk.say("continue?", wish=wish)).outcome is IntakeOutcome.LIMIT
     assert await desk.statuses() == [("interrupted", "crash")]
 
 
 async def test_a_fresh_start_with_a_pipeline_that_is_missing_supersedes_nothing(world: World) -> None:
     desk, _ = await killed(world, "design")
     said = await desk.say("build a shop", wish=Wish.FRESH, pipeline="nosuch")
-    assert said.outcome is Outcome.REFUSED
+    assert said.outcome is IntakeOutcome.REFUSED
     assert await desk.statuses() == [("interrupted", "crash")]
 
 
@@ -96,7 +95,7 @@ async def test_a_run_that_somebody_resumed_meanwhile_is_not_started_anew(world: 
         desk.process.store.intakes, desk.process.engine.saying, desk.process.clock, SeededIds(9)
     )
     said, _ = await sending.put(Sent(chat="talk", text="what is this?"))
-    noted = write_reading(Reading(instead_of=run_id))
+    noted = write_reading(MessageReading(instead_of=run_id))
     assert await desk.process.store.intakes.note(said.message, seen="", behind="", reading=noted)
     assert (await desk.process.resume(run_id)).status is RunStatus.COMPLETED
     await desk.sweep()
@@ -112,7 +111,7 @@ async def test_a_resume_answers_no_gate(world: World, source: str) -> None:
     await desk.say("build it")
     await desk.work()
     said = await desk.say("continue", wish=Wish.RESUME)
-    assert said.outcome is not Outcome.ANSWERED
+    assert said.outcome is not IntakeOutcome.ANSWERED
     (run,) = await desk.runs()
     assert run.status is RunStatus.WAITING
 
@@ -167,7 +166,7 @@ async def test_messages_that_cannot_be_dealt_with_are_in_nobodys_way(world: Worl
     assert await dispatcher.take_up() == 1
     found = await intakes.find(second.message)
     assert found is not None
-    assert found.outcome is Outcome.STARTED
+    assert found.outcome is IntakeOutcome.STARTED
 
 
 def test_what_failed_is_tried_again_later_and_later() -> None:
@@ -196,7 +195,7 @@ async def test_a_run_that_cannot_be_read_is_not_in_the_way(world: World, wish: W
             return replace(loaded, tail=loaded.tail[:-1]) if loaded is not None and is_it else loaded
 
     desk = Desk(await world.process(wrap=partial(FaultyStore, log=OneDamaged)))
-    assert (await desk.say("build two", wish=wish)).outcome is Outcome.STARTED
+    assert (await desk.say("build two", wish=wish)).outcome is IntakeOutcome.STARTED
     assert [run.status for run in await desk.work()] == [RunStatus.COMPLETED]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.chats.rules import read_by_rules
-from onward.model.chats.reading import INTENTS, SCOPES
+from onward.model.chat import INTENTS, SCOPES
 
 NEW, THERE = False, True
 TABLE = [

@@ -9,9 +9,9 @@ import pytest
 
 from onward.chats.words import stop_words
 from onward.errors import Refused
-from onward.machine.fold.notifications import notifications
-from onward.model.events.steps import AttemptInterrupted
-from onward.model.notification import Facts
+from onward.machine.fold.rows import notifications
+from onward.model.events import AttemptInterrupted
+from onward.model.row import Facts
 from onward.model.run import Run
 from tests.machine.play import NO_ONE, Play
 

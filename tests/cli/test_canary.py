@@ -20,7 +20,7 @@ import os
 from onward import Onward, Result
 from onward.agents.model.failure import ModelFailed
 from onward.agents.model.request import ModelRequest, user
-from onward.config.settings import load_settings
+from onward.config import load_settings
 from onward.wiring import open_models
 
 app = Onward()

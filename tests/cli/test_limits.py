@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onward.model.events.runs import RunPaused
+from onward.model.events import RunPaused
 from onward.testing.conformance.money.calling import begun, ended, used, working
 from onward.testing.drafts import requested
 from onward.wiring import open_store

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 
-from onward.model.chats.message import ChunkKind
+from onward.model.chat import ChunkKind
 from onward.model.ids import called
 from onward.testing.conformance.chats.saying import answered, appended, growth, speaking
 from onward.testing.drafts import held

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.agents.model.stream import Usage
-from onward.model.values.providers import KNOWN_PROVIDERS
+from onward.model.values import KNOWN_PROVIDERS
 from onward.testing.models.script import Reply, Script
 from tests.cli.agents import TALK, with_model
 from tests.cli.shell import Shell

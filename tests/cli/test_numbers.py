@@ -13,7 +13,7 @@ from onward.app import Onward
 from onward.cli.main import COMMANDS, make_app
 from onward.cli.numbers import Reading
 from onward.errors import InvalidPipeline
-from onward.model.values.bounds import DURATION_S_MAX, INTEGER_MAX
+from onward.model.values import DURATION_S_MAX, INTEGER_MAX
 from onward.pipeline.rules.attributes import EDGE_TYPES, GRAPH_TYPES, NODE_TYPES
 from tests.cli.shell import Shell, pipeline
 

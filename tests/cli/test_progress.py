@@ -6,7 +6,7 @@ import pytest
 
 from onward.cli.print.live import LiveProgress
 from onward.cli.print.output import Output
-from onward.model.events.steps import StepStatus
+from onward.model.events import StepStatus
 from onward.model.result import Result
 from tests.machine.play import Play
 

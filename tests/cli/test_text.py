@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from onward.cli.print.text import age, clean, count, one_line, table, visible
 from onward.cli.values import with_script_joined
-from onward.model.values.instant import span
+from onward.model.values import span
 from tests.cli.shell import Shell, pipeline
 
 S = 1_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.model.identity import Identity
+from onward.model.ids import Identity
 from tests.cli.shell import GATE, Shell, pipeline
 from tests.store.test_migrations import WITHOUT_DUE, Database
 from tests.workspace.repository import Repository

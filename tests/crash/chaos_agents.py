@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from onward.model.call import CallFinished, CallStatus, call_key
+from onward.model.limits import NO_AMOUNTS
 from onward.model.row import MessageState
-from onward.model.values.amounts import NOTHING
 from onward.store.codec import unseal
 from onward.store.port.messages import MessageQuery
 from onward.store.port.store import Store
@@ -99,11 +99,11 @@ async def judge_chats(store: Store) -> list[str]:
 
 async def judge_spending(store: Store, run_ids: Sequence[str]) -> list[str]:
     """What was spent in the project of all runs is what their logs add up to."""
-    total = NOTHING
+    total = NO_AMOUNTS
     for run_id in run_ids:
         events = [unseal(record) for record in await store.log.read(run_id, after=0, limit=ALL)]
         total = total.plus(charged(events))
     (scope,) = await store.limits.read([f"project/{PROJECT}"])
-    if (scope.spent, scope.reserved) == (total, NOTHING):
+    if (scope.spent, scope.reserved) == (total, NO_AMOUNTS):
         return []
     return [f"spent {scope.spent} and reserved {scope.reserved}, but the logs say {total}"]

@@ -12,7 +12,7 @@ from onward.engine.control.requests import Resume, Start
 from onward.engine.engine import Engine
 from onward.errors import Refused, StoreError
 from onward.handlers.function import FunctionHandler
-from onward.machine.decide.doubt import calls_in_doubt
+from onward.machine.decide.calls import calls_in_doubt
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.store.codec import unseal

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 
 from onward.agents.model.request import ToolCall
 from onward.model.call import CallFinished, CallKind, CallStarted, CallStatus, call_key
-from onward.model.events.event import Event
-from onward.model.events.steps import AttemptFailed
+from onward.model.events import AttemptFailed, Event
 from onward.store.codec import unseal
 from onward.store.port.store import Store
 from onward.testing.models.script import Reply, Rule

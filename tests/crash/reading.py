@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from onward.model.chats.message import ChunkKind, Heard, Part, Reset
+from onward.model.chat import ChunkKind, Heard, Part, Reset
 from onward.store.port.store import Store
 
 PAGE = 50

@@ -19,8 +19,8 @@ from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.errors import LimitReached, Refused
-from onward.machine.decide.claim import HolderView, decide_claim
-from onward.model.events.event import Event
+from onward.machine.decide.requests import HolderView, decide_claim
+from onward.model.events import Event
 from onward.store.port.store import Store
 from onward.testing.conformance.money.calling import beginning, ended, used, working
 from onward.wiring import open_store

@@ -20,10 +20,8 @@ from onward.engine.log.journal import Journal
 from onward.engine.messages.flusher import Flusher
 from onward.errors import RunNotFound
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, Streamed
-from onward.model.chats.message import ChunkKind, message_id
-from onward.model.events.event import Event
-from onward.model.events.runs import RunClaimed
-from onward.model.events.steps import StepStarted
+from onward.model.chat import ChunkKind, message_id
+from onward.model.events import Event, RunClaimed, StepStarted
 from onward.store.port.store import Store
 from onward.testing.drafts import Draft, held
 from onward.testing.faults import FaultyStore

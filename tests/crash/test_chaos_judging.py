@@ -10,9 +10,9 @@ import pytest
 
 from onward.clock import SystemClock, SystemDice, SystemIds
 from onward.engine.engine import Engine
-from onward.machine.decide.claim import claim_of
+from onward.machine.decide.requests import claim_of
 from onward.model.call import CallStarted
-from onward.model.events.runs import RunFailed
+from onward.model.events import RunFailed
 from onward.model.run import RunStatus
 from onward.store.codec import unseal
 from onward.testing.models.ledger import Entry

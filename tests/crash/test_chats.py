@@ -17,9 +17,7 @@ import pytest
 
 from onward.chats.settings import DEFAULT_CHATS, ChatSettings
 from onward.errors import StoreError
-from onward.model.chats.intake import IntakeState, Wish
-from onward.model.chats.message import Role
-from onward.model.chats.reading import facts_of
+from onward.model.chat import IntakeState, Role, Wish, facts_of
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.testing.faults import READS, WRITES, Died, Fault, FaultyStore

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from onward.model.chats.intake import IntakeState
-from onward.model.chats.message import Role
-from onward.model.chats.message import text_of as said_by
+from onward.model.chat import IntakeState, Role
+from onward.model.chat import text_of as said_by
 from onward.model.run import RunStatus
 from onward.store.port.messages import MessageQuery
 from onward.store.port.runs import RunQuery

@@ -17,7 +17,7 @@ import pytest
 
 from onward.errors import RunNotFound, StoreError
 from onward.handlers.port import StepContext
-from onward.model.events.steps import StepStatus
+from onward.model.events import StepStatus
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.testing.faults import WRITES, Died, Fault, FaultyStore

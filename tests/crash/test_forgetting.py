@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.model.events.runs import RunCompleted, RunPaused
+from onward.model.events import RunCompleted, RunPaused
 from onward.read.verify import verify_run
 from onward.store.codec import VALUE_BYTES_MAX
 from onward.store.port.runs import RunQuery

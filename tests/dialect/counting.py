@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from onward.handlers.port import StepContext
-from onward.model.events.steps import StepStatus
+from onward.model.events import StepStatus
 from onward.model.result import Result
 from onward.testing.handlers import Ledger
 

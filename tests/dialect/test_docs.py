@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.machine.plan.retry import PRESETS
+from onward.machine.definition import PRESETS
 from onward.pipeline.build import build
 from onward.pipeline.diagnostic import Severity
 from onward.pipeline.graph import SHAPE_KINDS

@@ -24,8 +24,7 @@ from onward.engine.engine import ignore
 from onward.engine.loop.parts import Observer
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import RunNotFound
-from onward.model.events.event import Event
-from onward.model.events.steps import BranchFinished, ParallelStarted, StepFinished, StepStarted
+from onward.model.events import BranchFinished, Event, ParallelStarted, StepFinished, StepStarted
 from onward.model.ids import branch_of
 from onward.model.run import Run, RunStatus
 from onward.testing.faults import WRITES, Died, Fault, FaultyStore

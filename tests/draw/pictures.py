@@ -8,8 +8,7 @@ from onward.draw.scene import Scene, make_scene
 from onward.draw.states import States, states_of
 from onward.draw.trace import Trace
 from onward.machine.fold.apply import apply
-from onward.model.events.event import Event
-from onward.model.events.runs import RunClaimed, RunCreated
+from onward.model.events import Event, RunClaimed, RunCreated
 from onward.model.run import Run
 from onward.pipeline.build import build
 from onward.pipeline.graph import Graph

@@ -7,22 +7,24 @@ from msgspec.structs import replace
 
 from onward.draw.states import Jump, NodeState, NodeStatus, States, states_of
 from onward.draw.trace import Trace
-from onward.model.events.event import Event
-from onward.model.events.gates import Choice, GateDecided, GateOpened
-from onward.model.events.runs import RunCancelled, RunFailed, RunInterrupted
-from onward.model.events.steps import (
+from onward.model.events import (
     AttemptFailed,
     AttemptInterrupted,
     BranchPlan,
+    Event,
     GoalRedirected,
     Outcome,
     ParallelStarted,
+    RunCancelled,
+    RunFailed,
+    RunInterrupted,
     StepFinished,
     StepRouted,
     StepStarted,
     StepStatus,
     Transition,
 )
+from onward.model.gate import Choice, GateDecided, GateOpened
 from onward.model.ids import node_of, place_of
 from onward.model.run import AttemptState, OpenStep, Run, RunStatus
 from tests.draw.pictures import FAN, RELEASE, graph_of, lived, states_after

@@ -8,8 +8,8 @@ import os
 import select
 from pathlib import Path
 
-from onward.deadline import NO_DEADLINE, Deadline
-from onward.process import Finished, SystemSpawn
+from onward.clock import NO_DEADLINE, Deadline
+from onward.process import CommandExit, SystemSpawn
 
 ENV = {"PATH": os.defpath}
 
@@ -98,7 +98,7 @@ async def run(
     timeout_s: float | None = None,
     stdin: bytes = b"",
     deadline: Deadline = NO_DEADLINE,
-) -> Finished:
+) -> CommandExit:
     return await spawn.run(command, env=ENV, cwd=None, timeout_s=timeout_s, stdin=stdin, deadline=deadline)
 
 

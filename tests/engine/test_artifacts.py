@@ -14,8 +14,7 @@ from onward.handlers import artifacts
 from onward.handlers.artifacts import ArtifactInfo, Artifacts
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
-from onward.model.attempt.artifact import ARTIFACT_BYTES_MAX, ARTIFACTS_MAX, ID_CHARACTERS_MAX
-from onward.model.events.steps import StepFinished
+from onward.model.events import ARTIFACT_BYTES_MAX, ARTIFACT_ID_MAX, ARTIFACTS_MAX, StepFinished
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.read.verify import verify_run
@@ -176,7 +175,7 @@ async def test_an_id_that_is_not_there_is_an_error_that_names_those_that_are(wor
     [
         (lambda kept: kept.store("", "n", b""), "cannot be the id"),
         (lambda kept: kept.store("a\nb", "n", b""), "cannot be the id"),
-        (lambda kept: kept.store("x" * (ID_CHARACTERS_MAX + 1), "n", b""), "cannot be the id"),
+        (lambda kept: kept.store("x" * (ARTIFACT_ID_MAX + 1), "n", b""), "cannot be the id"),
         (lambda kept: kept.store("x", "n", object()), "artifact 'x' is a object"),
         (lambda kept: kept.store("x", "n", float("nan")), "artifact 'x' is nan"),
         (lambda kept: kept.store("x", 1, b""), "the name of artifact 'x' is a int"),

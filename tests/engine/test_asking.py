@@ -21,11 +21,10 @@ from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
 from onward.handlers.questions import step_question
 from onward.handlers.running import running
-from onward.machine.decide.doubt import calls_in_doubt
-from onward.model.answer import Answer
+from onward.machine.decide.calls import calls_in_doubt
 from onward.model.call import AttemptHeld, CallFinished
-from onward.model.events.event import Event
-from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
+from onward.model.events import Event
+from onward.model.gate import Answer, GateDecided, GateOpened, GateWithdrawn
 from onward.model.result import Result
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.read.find_step import matching_steps

@@ -12,8 +12,7 @@ from onward.engine.loop.attempt import AttemptRunner, Interrupted
 from onward.engine.loop.attempt_tasks import AttemptTasks
 from onward.handlers.port import Postponed, StepContext
 from onward.handlers.room import Room
-from onward.model.events.runs import RunClaimed, RunCreated
-from onward.model.events.steps import StepStarted
+from onward.model.events import RunClaimed, RunCreated, StepStarted
 from onward.model.result import Result
 from onward.pipeline.build import build
 from onward.testing.clock import ManualClock

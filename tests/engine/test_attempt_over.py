@@ -15,7 +15,7 @@ from onward.errors import Refused
 from onward.handlers.calls import CallOptions
 from onward.handlers.port import StepContext
 from onward.model.call import AttemptHeld
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.store.port.log import RunLog
 from onward.testing.faults import Around, FaultyStore

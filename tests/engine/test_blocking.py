@@ -11,7 +11,7 @@ import pytest
 
 from onward import Onward, RunStatus, StepContext
 from onward.handlers.function import find_culprit
-from onward.loop_watch import LoopWatch
+from onward.threads import LoopWatch
 from tests.world import line
 
 TOLD = "onward.blocked"

@@ -11,9 +11,8 @@ from onward.engine.engine import Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
 from onward.handlers.port import StepContext
-from onward.model.events.event import Event
-from onward.model.events.gates import GateDecided
-from onward.model.events.steps import AttemptInterrupted, StepFinished
+from onward.model.events import AttemptInterrupted, Event, StepFinished
+from onward.model.gate import GateDecided
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.testing.handlers import Doorway

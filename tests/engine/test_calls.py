@@ -17,7 +17,7 @@ from onward.errors import CallTimedOut, InvalidInput, Refused, RunNotFound
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
 from onward.handlers.running import running
-from onward.machine.decide.doubt import calls_in_doubt
+from onward.machine.decide.calls import calls_in_doubt
 from onward.model.call import CallFinished, CallLost, CallStarted
 from onward.model.result import Result
 from onward.model.run import AttemptState, RunStatus

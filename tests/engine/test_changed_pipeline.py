@@ -12,7 +12,7 @@ import pytest
 from onward.engine.engine import Fork, Resume, Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import HistoryCorrupt, InvalidPipeline, Refused
-from onward.model.events.runs import PipelineChanged
+from onward.model.events import PipelineChanged
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.pipeline.diagnostic import Severity

@@ -10,7 +10,7 @@ from onward.engine.engine import Fork
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, UnstorableValue
 from onward.handlers.port import StepContext
-from onward.model.events.steps import AttemptFailed, StepFinished, StepStatus
+from onward.model.events import AttemptFailed, StepFinished, StepStatus
 from onward.model.result import LOG_FULL, LOG_LINE_MAX, LOG_LINES_MAX, Result
 from onward.model.run import RunStatus
 from onward.read.lookup import read_projection

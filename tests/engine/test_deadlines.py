@@ -10,8 +10,7 @@ from onward.engine.control.interview import CallbackInterviewer, QueueInterviewe
 from onward.engine.engine import Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
-from onward.model.answer import Answer
-from onward.model.events.gates import GateDecided
+from onward.model.gate import Answer, GateDecided
 from onward.model.run import Gate, Run, RunStatus
 from onward.testing.clock import ManualClock
 from tests.world import Process, World, until

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from onward.errors import InvalidInput
-from onward.process import SystemSpawn
-from onward.supervise.dialogue import Dialogue
+from onward.process import Dialogue, SystemSpawn
 from tests.engine.processes import ENV, FAMILY, Post
 
 

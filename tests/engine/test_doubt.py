@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.model.events.steps import StepFinished, StepStatus
+from onward.model.events import StepFinished, StepStatus
 from onward.model.result import Result
 from onward.model.run import AttemptState, RunStatus
 from tests.engine.test_resume_doors import crashed, refusal

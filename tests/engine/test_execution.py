@@ -11,7 +11,7 @@ import pytest
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import StoreError
 from onward.handlers.port import StepContext
-from onward.model.events.steps import AttemptFailed, StepStatus
+from onward.model.events import AttemptFailed, StepStatus
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.port.log import RunLog

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onward.machine.fold.snapshot import decode_run, encode_run
-from onward.model.events.steps import StepStarted
+from onward.model.events import StepStarted
 from onward.model.run import RunStatus
 from onward.testing.faults import Died
 from tests.engine.test_resume_doors import crashed

@@ -21,7 +21,7 @@ import pytest
 from onward import Result, RunStatus, StepContext
 from onward.engine.files.run_files import RunFiles
 from onward.handlers.function import FunctionHandler
-from onward.model.events.steps import StepFinished
+from onward.model.events import StepFinished
 from onward.receipts.homes import Homes
 from onward.store.port.leases import Lease
 from onward.store.port.log import RunLog, StoredEvent, Write

@@ -16,7 +16,7 @@ from onward.engine.files.rebuild import rebuild
 from onward.engine.files.run_files import RunFiles
 from onward.errors import InvalidInput, InvalidPipeline
 from onward.handlers.room import AUTOMATIC
-from onward.model.events.steps import StepFinished
+from onward.model.events import StepFinished
 from onward.receipts.entry import Directory
 from onward.receipts.folder import Folder
 from onward.receipts.homes import Homes

@@ -11,7 +11,7 @@ from onward.engine.control.interview import AutoApprove
 from onward.engine.engine import Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, Refused
-from onward.model.events.gates import GateDecided, GateOpened
+from onward.model.gate import GateDecided, GateOpened
 from onward.model.run import Gate, Run, RunStatus
 from onward.store.port.leases import Lease
 from onward.store.port.log import Controlled, Decide, RunLog, Write

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onward import Onward, Run, RunStatus
-from onward.model.events.steps import AttemptFailed, StepFinished
+from onward.model.events import AttemptFailed, StepFinished
 from onward.store.codec import unseal
 
 CANARY = "$(touch hacked)"

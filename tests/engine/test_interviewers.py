@@ -16,8 +16,7 @@ from onward import (
 )
 from onward.engine.control.interview import Informed, Interviewer, Said
 from onward.errors import InvalidInput
-from onward.model.answer import Verdict
-from onward.model.events.gates import Choice
+from onward.model.gate import Choice, Verdict
 from onward.model.run import RunStatus
 from onward.store.memory.adapter import MemoryDatabase
 from tests.machine.play import created

@@ -17,7 +17,7 @@ from onward import Onward
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.handlers.isolate.messages import Answer
-from onward.model.events.steps import StepFinished
+from onward.model.events import StepFinished
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.store.codec import unseal
 from onward.threads import in_thread

@@ -12,8 +12,7 @@ from onward.engine.engine import Start
 from onward.engine.lease.keeper import TRUSTED
 from onward.errors import LeaseLost, StoreUnavailable
 from onward.handlers.port import StepContext
-from onward.model.events.runs import RunClaimed
-from onward.model.events.steps import AttemptInterrupted
+from onward.model.events import AttemptInterrupted, RunClaimed
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.store.memory.adapter import MemoryDatabase

@@ -16,8 +16,7 @@ from onward.errors import Refused
 from onward.handlers.port import StepContext
 from onward.handlers.previous_attempt import PreviousAttempt
 from onward.handlers.shell.environment import step_environment
-from onward.model.attempt.leftovers import Assessment, Left
-from onward.model.result import Result
+from onward.model.result import Assessment, Left, Result
 from onward.model.run import RunStatus
 from onward.receipts.folder import Folder
 from onward.store.port.leases import Leases

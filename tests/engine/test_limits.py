@@ -8,11 +8,10 @@ from onward.engine.control.limits import LimitChanges, run_scopes
 from onward.engine.engine import Resume, Start
 from onward.errors import InvalidInput, Refused
 from onward.model.call import AttemptHeld, LimitHit
-from onward.model.events.runs import RunInterrupted, RunPaused
-from onward.model.events.steps import StepStarted
+from onward.model.events import RunInterrupted, RunPaused, StepStarted
 from onward.model.ids import display_id
+from onward.model.limits import raise_argument, raised_amount
 from onward.model.run import AttemptState, RunStatus
-from onward.model.values.amounts import raise_argument, raised_amount
 from onward.operations.local.operations import LocalOperations
 from onward.operations.requests import GetRun, LimitRaise, ResumeRun
 from onward.store.port.store import Store

@@ -16,8 +16,15 @@ from onward.engine.managed.child import DEPTH_MAX
 from onward.errors import RunNotFound
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
-from onward.model.events.runs import RunCancelled, RunCreated, RunPaused, SteeringGiven
-from onward.model.events.steps import AttemptInterrupted, StepFinished, StepStarted
+from onward.model.events import (
+    AttemptInterrupted,
+    RunCancelled,
+    RunCreated,
+    RunPaused,
+    SteeringGiven,
+    StepFinished,
+    StepStarted,
+)
 from onward.model.ids import display_id
 from onward.model.result import Result
 from onward.model.run import Gate, Run, RunStatus

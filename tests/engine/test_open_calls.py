@@ -18,9 +18,9 @@ from onward.errors import Refused
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
 from onward.model.call import CallLost
-from onward.model.chats.message import text_of
+from onward.model.chat import text_of
+from onward.model.limits import NO_AMOUNTS
 from onward.model.run import Run, RunStatus
-from onward.model.values.amounts import NOTHING
 from onward.store.port.messages import MessageQuery
 from onward.testing.clock import ManualClock
 from onward.testing.models.script import Reply, Rule, Script
@@ -107,7 +107,7 @@ async def test_an_import_closes_the_calls_that_were_open_and_asks_only_those_aga
         assert calls.open == {}
         assert [one[:3] for one in await said(here)] == [("m1", 1, "complete"), ("m2", 1, "interrupted")]
         (scope,) = await here.store.limits.read(["project/p"])
-        assert (scope.spent, scope.reserved) == (NOTHING, NOTHING), "it was spent elsewhere"
+        assert (scope.spent, scope.reserved) == (NO_AMOUNTS, NO_AMOUNTS), "it was spent elsewhere"
         assert await here.is_sound()
         assert (await here.resume()).status is RunStatus.COMPLETED
         assert scripted.asked == {"run/write#1/m1": 1, "run/write#1/m2": 2}

@@ -16,9 +16,16 @@ from onward.handlers.output import AttemptOutput
 from onward.handlers.port import StepContext
 from onward.handlers.room import Room
 from onward.handlers.shell.handler import what_failed
-from onward.model.attempt.output import LINE_CHARACTERS_MAX, LINES_MAX, TRACEBACK_CHARACTERS_MAX, LastOutput
-from onward.model.events.event import Event
-from onward.model.events.steps import AttemptFailed, AttemptInterrupted, StepFinished
+from onward.model.events import (
+    OUTPUT_LINE_CHARACTERS_MAX,
+    OUTPUT_LINES_MAX,
+    TRACEBACK_CHARACTERS_MAX,
+    AttemptFailed,
+    AttemptInterrupted,
+    Event,
+    LastOutput,
+    StepFinished,
+)
 from onward.read.lookup import log_pages
 from onward.store.codec import unseal
 from tests.cli.shell import wait_until
@@ -152,7 +159,7 @@ async def test_without_files_the_last_lines_are_in_the_log(app: Onward, tmp_path
     with pytest.raises(FileNotFoundError):
         kept(tmp_path, "stdout.log")
     numbers = [int(one.text) for one in (await last_output(app)).lines]
-    assert numbers == [*range(201 - LINES_MAX, 201)]
+    assert numbers == [*range(201 - OUTPUT_LINES_MAX, 201)]
 
 
 async def test_output_is_not_written_through_a_link(app: Onward, tmp_path: Path) -> None:
@@ -241,7 +248,7 @@ def test_of_a_progress_bar_the_last_state_counts() -> None:
 
 def test_a_line_without_end_is_bounded() -> None:
     (only,) = heard(*[b"x" * 65536] * 32)
-    assert len(only) == LINE_CHARACTERS_MAX
+    assert len(only) == OUTPUT_LINE_CHARACTERS_MAX
     assert only.endswith("…")
 
 

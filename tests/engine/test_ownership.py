@@ -12,7 +12,7 @@ import pytest
 from onward.engine.engine import Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost
-from onward.model.events.runs import RunClaimed
+from onward.model.events import RunClaimed
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.port.leases import Lease, Leases

@@ -10,7 +10,7 @@ from onward.engine.engine import Fork
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused, RunNotFound
 from onward.handlers.port import StepContext
-from onward.model.events.steps import AttemptInterrupted, BranchFinished, StepStatus
+from onward.model.events import AttemptInterrupted, BranchFinished, StepStatus
 from onward.model.ids import branch_of
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus

@@ -15,7 +15,7 @@ from onward.errors import LeaseLost, Refused
 from onward.handlers.function import FunctionHandler
 from onward.handlers.plain import PATIENCE_S
 from onward.handlers.port import StepContext
-from onward.model.events.steps import AttemptInterrupted
+from onward.model.events import AttemptInterrupted
 from onward.model.result import Result
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.testing.clock import ManualClock

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.clock import SystemClock
-from onward.deadline import Deadline
+from onward.clock import Deadline, SystemClock
 from onward.errors import InvalidInput, SpawnFailed
 from onward.process import SystemSpawn
 from tests.engine.processes import ANCESTORS, ENV, FAMILY, Post, processes_with, run

@@ -21,7 +21,7 @@ from onward.engine.files.receipts import committed
 from onward.engine.files.run_files import RunFiles
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import StoreError
-from onward.model.events.steps import StepFinished
+from onward.model.events import StepFinished
 from onward.receipts.folder import Folder
 from onward.receipts.reading import Found, read_receipts
 from onward.receipts.receipt import Receipt, hash_of, read_handoff, read_receipt

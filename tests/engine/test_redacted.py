@@ -8,9 +8,9 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 
 from onward.engine.redacted import NAMING, SAID, redacted_events
-from onward.model.events.catalogue import CATALOGUE
-from onward.model.events.gates import Choice, GateDecided
-from onward.model.events.runs import RunCreated, SteeringGiven
+from onward.model.catalogue import CATALOGUE
+from onward.model.events import RunCreated, SteeringGiven
+from onward.model.gate import Choice, GateDecided
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 
 

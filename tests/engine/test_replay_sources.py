@@ -11,7 +11,7 @@ from onward.engine.engine import Fork, Resume, Start
 from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, StepNotFound
-from onward.model.events.runs import PipelineChanged, RunForked
+from onward.model.events import PipelineChanged, RunForked
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.store.port.runs import RunQuery

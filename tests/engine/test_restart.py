@@ -9,7 +9,7 @@ import pytest
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import RunNotFound
 from onward.handlers.port import StepContext
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.store.port.runs import RunQuery

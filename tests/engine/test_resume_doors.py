@@ -10,7 +10,7 @@ import pytest
 from onward.engine.engine import Resume, Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, UnknownHandler
-from onward.model.events.runs import RunClaimed, RunResumed
+from onward.model.events import RunClaimed, RunResumed
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.testing.faults import Died

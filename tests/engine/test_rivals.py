@@ -13,9 +13,8 @@ from onward.engine.control.requests import Resume, Start
 from onward.engine.log.reader import Folded
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
-from onward.model.answer import Answer
-from onward.model.events.gates import GateDecided
-from onward.model.events.runs import RunClaimed, RunResumed, SteeringGiven
+from onward.model.events import RunClaimed, RunResumed, SteeringGiven
+from onward.model.gate import Answer, GateDecided
 from onward.model.run import RunStatus
 from onward.store.port.leases import Lease
 from onward.store.port.log import Controlled, RunLog, Write

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.handlers.port import StepContext
-from onward.model.events.steps import GoalRedirected, StepFinished, StepStarted
+from onward.model.events import GoalRedirected, StepFinished, StepStarted
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.testing.faults import Died

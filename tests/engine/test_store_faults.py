@@ -22,7 +22,7 @@ from onward.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from onward.model.events.runs import RunClaimed
+from onward.model.events import RunClaimed
 from onward.model.run import RunStatus
 from onward.store.port.log import Controlled, Decide, Held, RunLog, StoredEvent
 from onward.store.port.store import Store

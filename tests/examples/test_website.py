@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from onward.machine.definition import Definition
-from onward.machine.planned import planned_agents
+from onward.machine.plan.route import planned_agents
 from onward.pipeline.build import build
 from onward.testing.models.script import Reply, Rule
 from tests.cli.conftest import shell as shell

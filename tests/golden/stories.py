@@ -14,9 +14,9 @@ from onward.engine.engine import Fork, Start
 from onward.engine.loop.stop import StopSwitch
 from onward.handlers.port import StepContext
 from onward.machine.decide.owner_loss import LOSSES_MAX
-from onward.model.answer import Answer
+from onward.model.gate import Answer
 from onward.model.result import Result
-from onward.model.simulation import Simulation
+from onward.model.run import Simulation
 from onward.testing.faults import Died
 from onward.testing.handlers import Act, Doorway
 from tests.cli.shell import pipeline

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from onward.machine.fold.apply import apply
-from onward.model.events.event import Event
-from onward.model.events.gates import Choice, GateOpened
-from onward.model.events.runs import RunClaimed
-from onward.model.events.steps import (
+from onward.model.events import (
     AttemptFailed,
+    Event,
     Outcome,
+    RunClaimed,
     StepFinished,
     StepStarted,
     StepStatus,
     Transition,
 )
+from onward.model.gate import Choice, GateOpened
 from onward.model.run import Run
 from tests.machine.play import created
 

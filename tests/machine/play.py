@@ -11,18 +11,21 @@ from typing import Any
 
 import msgspec
 
-from onward.machine.decide.claim import HolderView, decide_claim
-from onward.machine.decide.requests import decide_answer, decide_cancel, decide_pause
+from onward.machine.decide.requests import (
+    HolderView,
+    decide_answer,
+    decide_cancel,
+    decide_claim,
+    decide_pause,
+)
 from onward.machine.decide.resume import ResumeRequest, decide_resume
 from onward.machine.definition import Definition
 from onward.machine.fold.apply import apply, fold
 from onward.machine.plan.action import Action, Execute
-from onward.machine.plan.advance import advance
-from onward.machine.plan.finish import finish
-from onward.model.answer import Answer
-from onward.model.events.event import Event
-from onward.model.events.runs import RunClaimed, RunCreated
-from onward.model.events.steps import StepFinished, StepStarted
+from onward.machine.plan.planner import advance
+from onward.machine.plan.results import finish
+from onward.model.events import Event, RunClaimed, RunCreated, StepFinished, StepStarted
+from onward.model.gate import Answer
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.pipeline.build import build

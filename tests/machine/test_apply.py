@@ -8,15 +8,25 @@ import pytest
 from msgspec.structs import replace
 
 from onward.machine.fold.apply import apply
-from onward.machine.fold.change import IllegalEvent
 from onward.machine.fold.steps import context_after
-from onward.model.events.event import Event
-from onward.model.events.gates import GateDecided, GateWithdrawn
-from onward.model.events.runs import RunClaimed, RunCreated, RunInterrupted, RunPaused, RunResumed, RunWaiting
-from onward.model.events.steps import AttemptFailed, AttemptInterrupted, Outcome, StepStarted, StepStatus
-from onward.model.run import AttemptState, RunStatus
-from onward.model.simulation import Simulation
-from onward.model.values.frozenmap import FrozenMap
+from onward.machine.lifecycle import IllegalEvent
+from onward.model.context import FrozenMap
+from onward.model.events import (
+    AttemptFailed,
+    AttemptInterrupted,
+    Event,
+    Outcome,
+    RunClaimed,
+    RunCreated,
+    RunInterrupted,
+    RunPaused,
+    RunResumed,
+    RunWaiting,
+    StepStarted,
+    StepStatus,
+)
+from onward.model.gate import GateDecided, GateWithdrawn
+from onward.model.run import AttemptState, RunStatus, Simulation
 from tests.machine.events import ASKED, SUCCESS, YES, finished, held, retrying, started, then
 
 # -- creation, claims, tokens ------------------------------------------------------------------------

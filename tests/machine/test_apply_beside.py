@@ -5,18 +5,20 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from onward.model.events.event import Event
-from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
-from onward.model.events.runs import RunForked, RunInterrupted, RunResumed
-from onward.model.events.steps import (
+from onward.model.context import FrozenMap
+from onward.model.events import (
     AttemptFailed,
     AttemptInterrupted,
+    Event,
     GoalRedirected,
+    RunForked,
+    RunInterrupted,
+    RunResumed,
     StepStatus,
     Transition,
 )
+from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
 from onward.model.run import Branch
-from onward.model.values.frozenmap import FrozenMap
 from tests.machine.events import ASKED, YES, finished, held, started, then
 
 BESIDE = GateOpened(gate="h#1", node="h", text="And this?", choices=(YES,))

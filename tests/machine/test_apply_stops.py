@@ -6,12 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from onward.machine.fold.apply import apply, fold
-from onward.machine.fold.change import IllegalEvent
-from onward.machine.fold.row import project
+from onward.machine.fold.rows import run_row
 from onward.machine.fold.snapshot import decode_run, encode_run
-from onward.model.events.event import Event
-from onward.model.events.gates import GateDecided, GateWithdrawn
-from onward.model.events.runs import (
+from onward.machine.lifecycle import IllegalEvent
+from onward.model.events import (
+    AttemptFailed,
+    AttemptInterrupted,
+    Event,
     PipelineChanged,
     RunCancelled,
     RunClaimed,
@@ -23,8 +24,9 @@ from onward.model.events.runs import (
     RunQueued,
     RunResumed,
     RunWaiting,
+    StepStatus,
 )
-from onward.model.events.steps import AttemptFailed, AttemptInterrupted, StepStatus
+from onward.model.gate import GateDecided, GateWithdrawn
 from onward.model.ids import display_id
 from onward.model.run import AttemptState, Pending, RunStatus
 from tests.machine.events import ASKED, YES, finished, held, retrying, started, then
@@ -53,7 +55,7 @@ def test_a_stop_lets_go_of_the_run_and_sets_its_wake_time_in_the_same_event(
     """Design §3: stop, release and next wake time are one append, because they are one event. H9."""
     run = then(held(), stop)
     assert (run.worker, run.wake_at_us, run.token) == (None, wake_at_us, 1)
-    assert project(run).owner is None
+    assert run_row(run).owner is None
 
 
 def test_a_stop_says_why() -> None:
@@ -177,7 +179,7 @@ def test_a_fork_goes_on_from_its_parents_state_under_its_own_name() -> None:
     assert (child.created_at_us, child.wake_at_us, child.worker, child.losses) == (90, 90, None, 0)
     assert (child.root.first_hop, child.on_owner_loss, child.head) == (True, "requeue", parent.head + 1)
     assert (parent.id, parent.context["x"]) == ("r", 1)
-    row = project(child)
+    row = run_row(child)
     assert (row.parent, row.parent_seq, row.display_id) == ("r", 4, display_id("child"))
 
 
@@ -222,11 +224,11 @@ def test_a_row_is_a_function_of_the_state() -> None:
     """I4: what lists show can be rebuilt from the log alone."""
     play = Play("start -> a -> exit; a [type=tool]")
     play.fail("no disk")
-    row = project(play.run)
+    row = run_row(play.run)
     assert (row.status, row.reason, row.detail) == (RunStatus.FAILED, "step_failed", "step a#1: no disk")
     assert (row.recoverable, row.next_node, row.steps_finished) == (True, "a", 1)
     assert (row.token, row.owner, row.ended_at_us, row.head) == (1, None, play.now_us, len(play.log))
-    assert row == project(play.refolded())
+    assert row == run_row(play.refolded())
 
 
 def test_a_snapshot_is_the_state() -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from onward.machine.fold.change import IllegalEvent
+from onward.machine.lifecycle import IllegalEvent
 from onward.machine.plan.action import Sleep, Wait
-from onward.machine.plan.finish import finish
-from onward.model.events.event import Event
-from onward.model.events.gates import GateWithdrawn
-from onward.model.events.runs import RunPaused
-from onward.model.events.steps import (
+from onward.machine.plan.results import finish
+from onward.model.events import (
     AttemptInterrupted,
     BranchFinished,
     BranchPlan,
+    Event,
     ParallelStarted,
+    RunPaused,
     StepFinished,
     StepStarted,
 )
+from onward.model.gate import GateWithdrawn
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from tests.machine.events import finished, held, then

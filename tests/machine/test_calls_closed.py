@@ -8,15 +8,24 @@ import pytest
 from msgspec.structs import replace
 
 from onward.errors import Refused
-from onward.machine.decide.calls import finish_call, hold_attempt, lose_call, start_call
-from onward.machine.decide.doubt import doubtful_step
-from onward.machine.decide.lost_calls import with_lost_calls
-from onward.machine.fold.call_rows import call_rows
-from onward.machine.fold.change import IllegalEvent
+from onward.machine.decide.calls import (
+    doubtful_step,
+    finish_call,
+    hold_attempt,
+    lose_call,
+    start_call,
+    with_lost_calls,
+)
+from onward.machine.fold.rows import call_rows
+from onward.machine.lifecycle import IllegalEvent
 from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted, CallStatus, Reserved, Streamed
-from onward.model.events.event import Event
-from onward.model.events.gates import GateWithdrawn
-from onward.model.events.runs import (
+from onward.model.events import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    BranchPlan,
+    Event,
+    ParallelStarted,
     RunCancelled,
     RunClaimed,
     RunCompleted,
@@ -26,16 +35,10 @@ from onward.model.events.runs import (
     RunPaused,
     RunQueued,
     RunWaiting,
-)
-from onward.model.events.steps import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    BranchPlan,
-    ParallelStarted,
     StepStarted,
     StepStatus,
 )
+from onward.model.gate import GateWithdrawn
 from onward.model.row import CallClosed, MessageState
 from onward.model.run import Run
 from tests.machine.events import ASKED, finished, held, started, then

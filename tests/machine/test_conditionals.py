@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onward.model.events.steps import StepStatus
+from onward.model.events import StepStatus
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from tests.machine.play import Play

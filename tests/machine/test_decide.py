@@ -6,14 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused
-from onward.machine.decide.claim import HolderView, decide_claim
 from onward.machine.decide.owner_loss import decide_release
-from onward.machine.decide.requests import decide_cancel, decide_pause
+from onward.machine.decide.requests import HolderView, decide_cancel, decide_claim, decide_pause
 from onward.machine.decide.resume import ResumeRequest, decide_resume
-from onward.model.events.event import Event
-from onward.model.events.gates import GateDecided
-from onward.model.events.runs import (
+from onward.model.events import (
+    AttemptInterrupted,
     CancelRequested,
+    Event,
     PauseRequested,
     RunCancelled,
     RunClaimed,
@@ -23,7 +22,7 @@ from onward.model.events.runs import (
     RunPaused,
     RunQueued,
 )
-from onward.model.events.steps import AttemptInterrupted
+from onward.model.gate import GateDecided
 from onward.model.run import RunStatus
 from tests.machine.play import ALIVE, DEAD, NO_ONE, Play
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from onward.errors import InvalidPipeline
 from onward.machine.definition import Definition
 from onward.machine.plan.route import next_transition
-from onward.model.events.steps import Outcome, StepStatus, Transition
+from onward.model.events import Outcome, StepStatus, Transition
 from onward.pipeline.build import build
 from onward.pipeline.graph import BUILT_IN_TYPES, Graph, Node
 from tests.machine.play import define

@@ -7,9 +7,16 @@ import pytest
 from onward.errors import Refused
 from onward.machine.decide.requests import decide_cancel, decide_dismiss, decide_pause
 from onward.machine.decide.resume import ResumeRequest, decide_resume
-from onward.machine.fold.row import project
-from onward.model.events.event import Event
-from onward.model.events.runs import RunClaimed, RunDismissed, RunFailed, RunInterrupted, RunPaused, RunQueued
+from onward.machine.fold.rows import run_row
+from onward.model.events import (
+    Event,
+    RunClaimed,
+    RunDismissed,
+    RunFailed,
+    RunInterrupted,
+    RunPaused,
+    RunQueued,
+)
 from onward.model.run import RunStatus
 from tests.machine.play import ALIVE, DEAD, NO_ONE, Play
 
@@ -37,7 +44,7 @@ def test_a_stopped_run_is_dismissed_once_and_keeps_its_status(stop: Event) -> No
     assert play.events[-1] == RunDismissed(by="ann")
     assert (play.run.status, play.run.reason) == before
     assert play.run.is_dismissed
-    assert project(play.run).is_dismissed
+    assert run_row(play.run).is_dismissed
     assert decide_dismiss(play.run, NO_ONE, by="ann") == ()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onward.machine.plan.finish import finish
-from onward.model.events.steps import StepStarted, StepStatus
+from onward.machine.plan.results import finish
+from onward.model.events import StepStarted, StepStatus
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from tests.machine.play import ALIVE, NO_ONE, Play, define

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.machine.plan.action import Sleep
-from onward.model.events.steps import AttemptFailed, StepFinished, StepStatus
+from onward.model.events import AttemptFailed, StepFinished, StepStatus
 from onward.model.result import Result
 from onward.model.run import AttemptState, RunStatus
 from tests.machine.play import NO_ONE, Play

@@ -5,15 +5,19 @@ from __future__ import annotations
 import pytest
 
 from onward.errors import InvalidInput, Refused
-from onward.machine.decide.answers import next_deadline, next_reminder, overdue
-from onward.machine.decide.claim import HolderView, decide_claim
+from onward.machine.decide.requests import HolderView, decide_claim, next_deadline, next_reminder, overdue
 from onward.machine.plan.action import Sleep, Stop, Wait
-from onward.machine.plan.finish import finish
-from onward.model.answer import Answer
-from onward.model.events.event import Event
-from onward.model.events.gates import Choice, GateDecided, GateOpened
-from onward.model.events.runs import RunClaimed, RunForked, RunPaused, RunWaiting
-from onward.model.events.steps import BranchFinished, StepFinished
+from onward.machine.plan.results import finish
+from onward.model.events import (
+    BranchFinished,
+    Event,
+    RunClaimed,
+    RunForked,
+    RunPaused,
+    RunWaiting,
+    StepFinished,
+)
+from onward.model.gate import Answer, Choice, GateDecided, GateOpened
 from onward.model.result import Result
 from onward.model.run import Gate, RunStatus
 from tests.machine.play import NO_ONE, Play

@@ -8,9 +8,8 @@ import pytest
 
 from onward.errors import InvalidInput
 from onward.machine.plan.action import Stop
-from onward.model.events.gates import GateOpened
-from onward.model.events.runs import RunFailed
-from onward.model.events.steps import StepFinished
+from onward.model.events import RunFailed, StepFinished
+from onward.model.gate import GateOpened
 from onward.pipeline.gate.choices import edge_of
 from onward.store.codec import seal, unseal
 from onward.store.port.log import Position

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.model.events.event import Event
-from onward.model.events.steps import GoalRedirected, StepStatus
+from onward.model.events import Event, GoalRedirected, StepStatus
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from tests.machine.play import NO_ONE, Play

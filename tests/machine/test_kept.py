@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from onward.model.attempt.artifact import Artifact
-from onward.model.events.steps import StepFinished
+from onward.model.events import Artifact, StepFinished
 from onward.model.result import Result
 from tests.machine.play import Play
 

@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from onward.machine.fold.apply import apply
-from onward.machine.fold.change import IllegalEvent
-from onward.machine.lifecycle import FIRST, REASONS, RUN, is_recoverable
+from onward.machine.lifecycle import FIRST, REASONS, RUN, IllegalEvent, is_recoverable
 from onward.model.call import (
     AttemptHeld,
     CallFinished,
@@ -17,11 +16,17 @@ from onward.model.call import (
     HoldsLifted,
     LimitWarned,
 )
-from onward.model.events.catalogue import CATALOGUE
-from onward.model.events.event import Event
-from onward.model.events.gates import Choice, GateDecided, GateOpened, GateWithdrawn
-from onward.model.events.runs import (
+from onward.model.catalogue import CATALOGUE
+from onward.model.events import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    BranchPlan,
     CancelRequested,
+    Event,
+    GoalRedirected,
+    Outcome,
+    ParallelStarted,
     PauseRequested,
     PipelineChanged,
     RunCancelled,
@@ -37,22 +42,14 @@ from onward.model.events.runs import (
     RunResumed,
     RunWaiting,
     SteeringGiven,
-    WorkdirChanged,
-)
-from onward.model.events.steps import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    BranchPlan,
-    GoalRedirected,
-    Outcome,
-    ParallelStarted,
     StepFinished,
     StepRouted,
     StepStarted,
     StepStatus,
     Transition,
+    WorkdirChanged,
 )
+from onward.model.gate import Choice, GateDecided, GateOpened, GateWithdrawn
 from onward.model.run import AttemptState, Branch, Gate, OpenCall, OpenStep, Run, RunStatus, StepCalls
 from tests.machine.play import created
 

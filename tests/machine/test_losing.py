@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from onward.machine.decide.claim import HolderView
 from onward.machine.decide.owner_loss import (
     LOSSES_MAX,
     RESTARTED,
@@ -15,8 +14,16 @@ from onward.machine.decide.owner_loss import (
     decide_loss,
     decide_release,
 )
-from onward.model.events.event import Event
-from onward.model.events.runs import RunCancelled, RunClaimed, RunFailed, RunInterrupted, RunPaused, RunQueued
+from onward.machine.decide.requests import HolderView
+from onward.model.events import (
+    Event,
+    RunCancelled,
+    RunClaimed,
+    RunFailed,
+    RunInterrupted,
+    RunPaused,
+    RunQueued,
+)
 from onward.model.run import Pending, Run, RunStatus
 from tests.machine.events import held, then
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from onward.machine.decide.orphans import orphaned
-from onward.model.events.runs import RunForked
-from onward.model.events.steps import StepStarted
+from onward.machine.decide.owner_loss import orphaned
+from onward.model.events import RunForked, StepStarted
 from onward.model.ids import child_run_id, sortable_id
 from tests.machine.play import Play
 

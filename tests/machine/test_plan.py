@@ -6,11 +6,17 @@ import pytest
 
 from onward.machine.definition import Definition
 from onward.machine.plan.action import Append, Execute, Sleep, Stop
-from onward.machine.plan.advance import NO_MORE
-from onward.machine.plan.planner import plan
-from onward.model.events.event import Event
-from onward.model.events.runs import RunClaimed, RunCompleted, RunFailed, RunInterrupted
-from onward.model.events.steps import AttemptInterrupted, StepFinished, StepStarted
+from onward.machine.plan.planner import NO_MORE, plan
+from onward.model.events import (
+    AttemptInterrupted,
+    Event,
+    RunClaimed,
+    RunCompleted,
+    RunFailed,
+    RunInterrupted,
+    StepFinished,
+    StepStarted,
+)
 from onward.model.result import Result
 from onward.model.run import AttemptState, RunStatus
 from onward.pipeline.build import build

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from onward.errors import InvalidInput, Refused
 from onward.machine.definition import AGENT, Definition
-from onward.machine.planned import planned_agents
-from onward.model.events.steps import StepStarted, StepStatus
+from onward.machine.plan.route import planned_agents
+from onward.model.events import StepStarted, StepStatus
 from onward.model.result import Result
 from onward.model.run import AttemptState, RunStatus
 from tests.chance import examples

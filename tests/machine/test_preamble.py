@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.machine.plan.finish import finish
-from onward.model.events.steps import StepStatus
+from onward.machine.plan.results import finish
+from onward.model.events import StepStatus
 from onward.model.result import Result
 from onward.pipeline.rules.attributes import FIDELITIES
 from onward.read.past import Past, Stage, past_of

@@ -13,18 +13,17 @@ from hypothesis import strategies as st
 from onward.machine.decide.owner_loss import LOSSES_MAX
 from onward.machine.definition import Definition
 from onward.machine.fold.apply import apply, fold
-from onward.machine.fold.row import project
+from onward.machine.fold.rows import run_row
 from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.machine.lifecycle import REASONS
 from onward.machine.plan.action import Sleep
-from onward.machine.plan.advance import advance
-from onward.model.events.catalogue import CHECKPOINTS
-from onward.model.events.gates import GateDecided, GateOpened
-from onward.model.events.runs import RunClaimed, RunForked
-from onward.model.events.steps import StepFinished, StepStarted, StepStatus
+from onward.machine.plan.planner import advance
+from onward.model.catalogue import CHECKPOINTS
+from onward.model.context import same
+from onward.model.events import RunClaimed, RunForked, StepFinished, StepStarted, StepStatus
+from onward.model.gate import GateDecided, GateOpened
 from onward.model.result import Result
 from onward.model.run import Gate, Run, RunStatus
-from onward.model.values.value import same
 from tests.chance import examples
 from tests.machine.play import Play
 from tests.machine.walk import UPDATES, Walk, definitions
@@ -65,7 +64,7 @@ def check_state(walk: Walk) -> None:
         assert (run.open_steps, run.gates, run.directives) == ({}, {}, {})
         assert run.pending.cancel_by is None
         assert run.pending.pause_after is None
-    project(run)
+    run_row(run)
 
 
 @examples(120)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from onward.machine.decide.resume import ResumeRequest, decide_resume
 from onward.machine.plan.action import Stop
-from onward.model.events.event import Event
-from onward.model.events.gates import GateOpened
-from onward.model.events.runs import RunClaimed, RunPaused, RunWaiting
-from onward.model.events.steps import StepFinished
+from onward.model.events import Event, RunClaimed, RunPaused, RunWaiting, StepFinished
+from onward.model.gate import GateOpened
 from onward.model.run import RunStatus
 from tests.machine.play import ALIVE, NO_ONE, Play, define
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.machine.definition import QUEUE, STEER
-from onward.machine.planned import unfinished_required
+from onward.machine.plan.route import unfinished_required
 from onward.model.result import Result
 from tests.machine.play import Play, define
 

@@ -10,19 +10,21 @@ import pytest
 from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused
-from onward.machine.decide.doubt import is_in_doubt
+from onward.machine.decide.calls import is_in_doubt
 from onward.machine.decide.owner_loss import LOSSES_MAX
 from onward.machine.decide.resume import ResumeRequest, check_resumable, decide_resume
-from onward.model.events.runs import (
+from onward.model.events import (
+    AttemptInterrupted,
     PipelineChanged,
     RunClaimed,
     RunFailed,
     RunInterrupted,
     RunQueued,
     RunResumed,
+    StepFinished,
+    StepStatus,
     WorkdirChanged,
 )
-from onward.model.events.steps import AttemptInterrupted, StepFinished, StepStatus
 from onward.model.result import Result
 from onward.model.run import AttemptState, RunStatus
 from tests.machine.play import ALIVE, DEAD, NO_ONE, Play, define

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.machine.definition import Definition
-from onward.machine.plan.retry import DELAY_S_MAX, PRESETS, RetryPolicy, policy_of, retry_at_us
+from onward.machine.definition import DELAY_S_MAX, PRESETS, Definition, RetryPolicy, policy_of, retry_at_us
 from tests.machine.play import define
 
 

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from onward.machine.plan.route import failure_transition, goal_transition, next_transition, unmet_gate
-from onward.model.events.gates import Choice
-from onward.model.events.steps import Outcome, StepStatus, Transition
+from onward.model.context import FrozenMap
+from onward.model.events import Outcome, StepStatus, Transition
+from onward.model.gate import Choice
 from onward.model.run import Gate
-from onward.model.values.frozenmap import FrozenMap
 from onward.pipeline.gate.answers import meant
 from onward.pipeline.gate.choices import choices_of, edge_of
 from tests.machine.play import Play, define

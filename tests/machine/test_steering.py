@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from onward.errors import InvalidInput, Refused
-from onward.machine.decide.steering import CHARACTERS_MAX, PENDING_MAX, decide_steer
+from onward.machine.decide.requests import STEERING_CHARACTERS_MAX, STEERING_PENDING_MAX, decide_steer
 from onward.machine.fold.apply import apply
-from onward.machine.fold.change import IllegalEvent
 from onward.machine.fold.snapshot import decode_run, encode_run
-from onward.model.events.runs import RunCompleted, SteeringGiven
-from onward.model.events.steps import StepStarted
+from onward.machine.lifecycle import IllegalEvent
+from onward.model.events import RunCompleted, SteeringGiven, StepStarted
 from onward.model.run import Run
 from tests.machine.play import NO_ONE, Play, created
 
@@ -79,7 +78,8 @@ def test_a_step_cannot_take_more_than_there_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("  ", "is empty"), ("x" * (CHARACTERS_MAX + 1), "at most"), (7, "use a string")]
+    ("text", "says"),
+    [("  ", "is empty"), ("x" * (STEERING_CHARACTERS_MAX + 1), "at most"), (7, "use a string")],
 )
 def test_what_is_no_instruction_is_refused(text: str, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
@@ -88,7 +88,7 @@ def test_what_is_no_instruction_is_refused(text: str, says: str) -> None:
 
 def test_instructions_that_nobody_takes_do_not_pile_up() -> None:
     play = Play(LINE)
-    steer(play, *(f"say {number}" for number in range(PENDING_MAX)))
+    steer(play, *(f"say {number}" for number in range(STEERING_PENDING_MAX)))
     with pytest.raises(Refused, match="no agent step has taken"):
         steer(play, "one more")
 

@@ -10,8 +10,7 @@ from onward.machine.decide.owner_loss import LOSSES_MAX
 from onward.machine.plan.action import Stop
 from onward.machine.plan.planner import DRAIN
 from onward.machine.plan.results import WorkspaceUnusable, events_of
-from onward.model.events.event import Event
-from onward.model.events.runs import RunCancelled, RunCompleted, RunPaused
+from onward.model.events import Event, RunCancelled, RunCompleted, RunPaused
 from onward.model.result import Result
 from onward.model.run import AttemptState, Pending, RunStatus
 from tests.machine.play import ALIVE, NO_ONE, Play

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.model.events.steps import StepStarted
+from onward.model.events import StepStarted
 from tests.machine.play import Play
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onward.errors import Refused
-from onward.machine.fold.change import IllegalEvent
-from onward.machine.plan.ending import DETAIL_MAX
-from onward.model.events.runs import RunCompleted, RunFailed
-from onward.model.events.steps import StepRouted, Transition
+from onward.machine.lifecycle import IllegalEvent
+from onward.machine.plan.route import DETAIL_MAX
+from onward.model.events import RunCompleted, RunFailed, StepRouted, Transition
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from tests.machine.play import NO_ONE, Play, define

@@ -16,10 +16,8 @@ from onward.errors import InvalidInput, Refused
 from onward.machine.definition import Definition
 from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.machine.plan.action import Action, Execute, Sleep
-from onward.machine.plan.advance import advance
-from onward.model.events.event import Event
-from onward.model.events.runs import RunQueued, RunResumed
-from onward.model.events.steps import GoalRedirected, StepFinished, StepStatus
+from onward.machine.plan.planner import advance
+from onward.model.events import Event, GoalRedirected, RunQueued, RunResumed, StepFinished, StepStatus
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from tests.machine.play import ALIVE, DEAD, NO_ONE, Play, define

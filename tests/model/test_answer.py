@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.errors import UnstorableValue
-from onward.model.answer import Answer, Verdict
+from onward.model.gate import Answer, Verdict
 
 
 @pytest.mark.parametrize(

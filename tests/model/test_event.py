@@ -5,10 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from onward.model.events.catalogue import CATALOGUE, CHECKPOINTS, Writer
-from onward.model.events.event import Event
-from onward.model.events.runs import RunCreated, RunPaused
-from onward.model.events.steps import StepFinished
+from onward.model.catalogue import CATALOGUE, CHECKPOINTS, Writer
+from onward.model.events import Event, RunCreated, RunPaused, StepFinished
 
 
 def test_the_catalogue_lists_every_kind_of_event() -> None:

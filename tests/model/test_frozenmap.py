@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.model.values.frozenmap import _OVERLAY_MAX, FrozenMap
+from onward.model.context import _OVERLAY_MAX, FrozenMap
 
 keys = st.sampled_from([f"k{number}" for number in range(12)])
 plain = st.dictionaries(keys, st.integers())

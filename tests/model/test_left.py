@@ -12,7 +12,7 @@ from onward.handlers.previous_attempt import (
     RESPONSE_CHARACTERS_SHOWN,
     PreviousAttempt,
 )
-from onward.model.attempt.leftovers import Assessment, Left, LeftEffect, LeftFile
+from onward.model.result import Assessment, Left, LeftEffect, LeftFile
 
 FILE = LeftFile("paid.txt", 3)
 EFFECT = LeftEffect(key="charge", state="in_doubt", begun_at_us=1)

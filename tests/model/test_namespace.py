@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onward.errors import InvalidInput, UnstorableValue
-from onward.model.values.namespace import as_seen, check_given, check_updates
+from onward.model.context import as_seen, check_given, check_updates
 
 FREE = {
     "x": 1,

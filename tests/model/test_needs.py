@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onward.model.needs import directory_need, handlers_missing, needed_directory, with_directory
-from onward.model.values.tool_env import is_named, missing_now
+from onward.model.row import directory_need, handlers_missing, needed_directory, with_directory
+from onward.model.values import is_named, missing_now
 
 
 @pytest.mark.parametrize("workdir", ["/srv/app", "/my own/100%", "/a%20b", "/line\nbreak", "/größe"])

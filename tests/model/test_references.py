@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.errors import InvalidInput
-from onward.model.values.references import CHARACTERS_MAX, escaped, expand, references
-from onward.model.values.variables import OMITTED, context_variables
+from onward.model.context import OMITTED, TEXT_CHARACTERS_MAX, context_variables, escaped, expand, references
 
 CONTEXT = {
     "name": "Ada",
@@ -59,7 +58,7 @@ def test_references_are_found_without_values() -> None:
 
 def test_a_text_that_would_fill_the_memory_is_refused() -> None:
     with pytest.raises(InvalidInput, match="more than"):
-        expand("$name" * 9, {"name": "x" * (CHARACTERS_MAX // 8)})
+        expand("$name" * 9, {"name": "x" * (TEXT_CHARACTERS_MAX // 8)})
 
 
 def test_values_become_environment_variables_and_never_replace_others() -> None:

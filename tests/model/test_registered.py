@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.errors import InvalidInput
-from onward.model.values.registered import Wanted, can_be_registered, check_pipeline_name, read_wanted
+from onward.model.ids import Wanted, can_be_registered, check_pipeline_name, read_wanted
 
 
 @pytest.mark.parametrize(

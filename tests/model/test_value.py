@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onward.errors import UnstorableValue
-from onward.model.values.value import (
+from onward.model.context import (
     DEPTH_MAX,
     changes_between,
     check_changes,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from onward.model.needs import with_directory
-from onward.model.worker import Offer, RegisteredWorker, WaitingFor, waiting_for
+from onward.model.row import Offer, RegisteredWorker, WaitingFor, waiting_for, with_directory
 
 
 def worker(*handlers: str, lacks: tuple[str, ...] = (), is_alive: bool = True) -> RegisteredWorker:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.model.notification import DeliveryState
+from onward.model.row import DeliveryState
 from onward.notify.backoff import AGE_S_MAX, TRIES_MAX, WAIT_S_MAX, attempted, is_too_late, wait_us
 from onward.notify.sender import Sent
 from tests.notify.told import AT_US, delivery

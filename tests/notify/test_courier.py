@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from onward.errors import StoreUnavailable
-from onward.model.notification import DeliveryState, NotificationKind
+from onward.model.row import DeliveryState, NotificationKind
 from onward.notify.backoff import TRIES_MAX
 from onward.notify.courier import AT_ONCE_MAX, CUT_OFF, Courier
 from onward.notify.sender import Sent

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onward.errors import InvalidInput
-from onward.model.notification import NotificationKind
+from onward.model.row import NotificationKind
 from onward.notify.settings import NotifySettings, read_notify
 
 GATE, STOPPED, FINISHED = NotificationKind

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from onward.clock import SystemClock
-from onward.listening import listening
+from onward.listener import listening
 from onward.notify.sender import Sent
 from onward.notify.url import UrlSender, key_of
 from onward.threads import in_thread

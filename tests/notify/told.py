@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from onward.model.notification import DeliveryState, Facts, NotificationKind
+from onward.model.row import DeliveryState, Facts, NotificationKind
 from onward.store.port.runs import Delivery
 
 AT_US = 1_700_000_000_000_000

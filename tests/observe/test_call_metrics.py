@@ -14,7 +14,7 @@ from onward.handlers.calls import CallAnswer, CallOptions
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
 from onward.model.call import Reserved, Usage
-from onward.model.chats.message import ChunkKind
+from onward.model.chat import ChunkKind
 from onward.model.run import RunStatus
 from onward.observe.calls import REFUSED, CallMetrics
 from onward.observe.exposition import render

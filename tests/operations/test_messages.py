@@ -7,9 +7,8 @@ import asyncio
 import pytest
 
 from onward.errors import ChatNotFound, InvalidInput
-from onward.model.chats.message import chat_of_run
-from onward.model.events.runs import RunCancelled
-from onward.model.events.steps import AttemptInterrupted
+from onward.model.chat import chat_of_run
+from onward.model.events import AttemptInterrupted, RunCancelled
 from onward.operations.local.chats import LocalMessages
 from onward.operations.local.operations import LocalOperations
 from onward.operations.replies.chats import MessagePiece, MessageShown

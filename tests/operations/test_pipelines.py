@@ -10,11 +10,10 @@ from onward.engine.control.requests import Resume, Start
 from onward.engine.control.retention import Collector, Policy
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, InvalidPipeline, PipelineNotFound, Refused
-from onward.model.events.runs import RunCreated
-from onward.model.events.steps import StepStarted
+from onward.model.events import RunCreated, StepStarted
+from onward.model.ids import Wanted
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
-from onward.model.values.registered import Wanted
 from onward.operations.here.database import check_installation
 from onward.operations.local.operations import LocalOperations
 from onward.operations.local.submit import terms_of

@@ -12,7 +12,7 @@ import pytest
 from onward.errors import NotificationNotFound
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
-from onward.model.notification import NotificationKind
+from onward.model.row import NotificationKind
 from onward.operations import protocol
 from onward.operations.local.operations import LocalOperations
 from onward.operations.replies import database, runs, steps

@@ -6,7 +6,7 @@ import pytest
 
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, RunNotFound
-from onward.model.answer import Verdict
+from onward.model.gate import Verdict
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.operations.local.operations import LocalOperations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.model.events.gates import Choice
+from onward.model.gate import Choice
 from onward.pipeline.gate.answers import approving
 
 

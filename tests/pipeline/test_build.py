@@ -8,7 +8,7 @@ import blake3
 import pytest
 
 from onward.errors import InvalidPipeline
-from onward.model.values.references import expand
+from onward.model.context import expand
 from onward.pipeline.build import build, changed_nodes
 from onward.pipeline.graph import Graph, Node
 from onward.pipeline.transforms import expand_goal

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from onward.config import settings
+from onward import config
 from onward.errors import InvalidPipeline
-from onward.machine.plan.retry import PRESETS
+from onward.machine.definition import PRESETS
 from onward.pipeline.build import build
 from onward.pipeline.rules.attributes import FILE_MODES, RETRY_POLICIES
 
@@ -84,7 +84,7 @@ def test_every_way_to_leave_files_may_be_written(mode: str) -> None:
 
 
 def test_lint_and_settings_know_the_same_ways_to_leave_files() -> None:
-    assert FILE_MODES == settings.FILE_MODES
+    assert FILE_MODES == config.FILE_MODES
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.model.values.tool_env import Variables
+from onward.model.values import Variables
 from onward.pipeline.build import build
 from onward.pipeline.rules.shell import variables_of
 

@@ -12,7 +12,7 @@ from onward.cli.print.narrate import Narrator
 from onward.cli.print.render import run_page
 from onward.engine.files.receipts import Definitions, leavings
 from onward.handlers.port import StepContext
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.model.result import Result
 from onward.model.run import Run
 from onward.operations.local.operations import LocalOperations

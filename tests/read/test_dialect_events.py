@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.model.events.steps import StepStarted
+from onward.model.events import StepStarted
 from onward.model.result import Result
 from onward.read.dialect_events import DialectEvent, Translator
 from tests.machine.play import Play

@@ -7,8 +7,8 @@ import importlib
 
 import pytest
 
-from onward.model.events.catalogue import CATALOGUE
-from onward.model.events.event import Event
+from onward.model.catalogue import CATALOGUE
+from onward.model.events import Event
 from onward.read.log.kinds import LEFT_OUT, step_of
 from tests.shape.tree import modules
 

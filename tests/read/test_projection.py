@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from onward.machine.fold.apply import apply
-from onward.model.events.event import Event
-from onward.model.events.gates import Choice, GateDecided, GateOpened, GateWithdrawn
-from onward.model.events.runs import RunClaimed, RunCreated, RunForked, RunInterrupted, RunResumed
-from onward.model.events.steps import (
+from onward.model.events import (
     AttemptFailed,
     AttemptInterrupted,
     BranchFinished,
     BranchPlan,
+    Event,
     Outcome,
     ParallelStarted,
+    RunClaimed,
+    RunCreated,
+    RunForked,
+    RunInterrupted,
+    RunResumed,
     StepFinished,
     StepStarted,
     StepStatus,
 )
+from onward.model.gate import Choice, GateDecided, GateOpened, GateWithdrawn
 from onward.model.result import Result
 from onward.read.log.projection import Projection
 from onward.read.log.step import Claim, Step

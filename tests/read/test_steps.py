@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onward.model.events.runs import RunForked
+from onward.model.events import RunForked
 from onward.read.log.projection import Projection
 from onward.read.steps import view_steps
 from tests.machine.play import Play

@@ -8,7 +8,7 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
-from onward.model.chats.message import ChunkKind, Part, seal_parts
+from onward.model.chat import ChunkKind, Part, seal_parts
 from onward.read.verify import verify_run
 from onward.store.codec import content_hash
 from onward.store.port.store import Store

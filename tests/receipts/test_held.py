@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.model.identity import Identity
+from onward.model.ids import Identity
 from onward.receipts.entry import InTheWay
 from onward.receipts.folder import Folder
 from onward.receipts.held import Held

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.model.identity import Identity
+from onward.model.ids import Identity
 from onward.receipts.homes import Homes
 
 OURS, THEIRS = Identity("ours"), Identity("theirs")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onward.errors import InvalidInput
-from onward.model.events.steps import StepStatus
+from onward.model.events import StepStatus
 from onward.model.result import Result
 from onward.receipts.status import STATUS_BYTES_MAX, as_reported, read_status
 

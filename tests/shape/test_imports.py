@@ -16,29 +16,25 @@ from tests.shape.tree import Import, Module, imports, is_below, modules, show
 LAYERS: dict[str, list[str]] = {
     "errors": [],
     "threads": [],
-    "loop_watch": [],
-    "listening": [],
+    "listener": [],
     "clock": ["model"],
     "version": [],
-    "project": [],
     "redact": ["errors"],  # pure: whatever stores or prints may use it
     "config": [
         "errors",
-        "model.values",
-        "project",
+        "model",
         "notify.settings",
         "chats.settings",
         "redact",
     ],  # each room checks its table
     "host": ["errors"],
-    "supervise": ["errors", "host"],
-    "supervise.supervisor": [],  # a program of its own
+    "child": ["errors", "host"],
+    "supervisor": [],  # a program of its own
     "watchdog": [],  # another
-    "deadline": [],
-    "process": ["supervise", "errors", "clock", "deadline"],
+    "process": ["child", "errors", "clock"],
     "model": ["errors"],
     "pipeline": ["model", "errors"],
-    "agents": ["model", "errors", "clock", "deadline", "process", "threads"],
+    "agents": ["model", "errors", "clock", "process", "threads"],
     # A handler like others, on the port of models.
     "agents.step": ["agents", "handlers", "pipeline.graph", "model", "errors", "clock", "redact"],
     # Another one, on programs.
@@ -50,7 +46,6 @@ LAYERS: dict[str, list[str]] = {
             "model",
             "errors",
             "clock",
-            "deadline",
             "redact",
             "process",
         ),
@@ -63,19 +58,19 @@ LAYERS: dict[str, list[str]] = {
         "errors",
         "clock",
         "redact",
-        *("process", "deadline", "threads"),
+        *("process", "clock", "threads"),
         "receipts.entry",  # the way into a directory that others write to, through no link
     ],
     "agents.tools.mcp": [
         *("agents.tools", "agents.model", "agents.keys", "agents.providers", "agents.wire"),
-        *("handlers", "pipeline.graph", "model", "errors", "clock", "version", "process", "supervise"),
+        *("handlers", "pipeline.graph", "model", "errors", "clock", "version", "process", "child"),
     ],
     "agents.model": ["errors"],  # the port: values and pure functions
     "machine": ["pipeline", "model", "errors"],
     "draw": ["pipeline", "model", "read.log"],
     "store": ["model", "errors", "clock", "host", "threads"],
     "handlers": [
-        *("model", "errors", "clock", "deadline", "pipeline.graph", "process", "threads", "loop_watch"),
+        *("model", "errors", "clock", "pipeline.graph", "process", "threads"),
         "pipeline.gate",  # a step asks as a gate does
         "redact",
     ],
@@ -84,7 +79,7 @@ LAYERS: dict[str, list[str]] = {
     "receipts": ["machine", "pipeline", "model", "errors", "clock", "read.log"],
     "workspace": ["model", "errors"],
     "observe": [
-        *("model", "errors", "clock", "redact", "listening"),
+        *("model", "errors", "clock", "redact", "listener"),
         *("store.port", "store.owner", "handlers.port"),  # the ports it stands around
     ],
     "read": [
@@ -93,7 +88,7 @@ LAYERS: dict[str, list[str]] = {
     ],
     "engine": [
         "read",
-        *("machine", "pipeline", "model", "errors", "clock", "deadline", "version", "receipts", "threads"),
+        *("machine", "pipeline", "model", "errors", "clock", "version", "receipts", "threads"),
         "redact",
         *(
             "handlers.port",
@@ -201,7 +196,7 @@ CONFINED: dict[str, list[str]] = {
     "yarl": ["agents.wire.http", "agents.tools.web.client", "testing*"],
     # Time, identity and chance are passed in, so that a whole fleet can run from a seed.
     # The supervisor is a program of its own: it must keep a deadline while we are frozen.
-    "time": ["clock", "supervise.supervisor", "testing*"],
+    "time": ["clock", "supervisor", "testing*"],
     "random": ["clock", "testing*"],
     "uuid": ["clock", "testing*"],
     "secrets": ["clock", "testing*"],
@@ -209,7 +204,7 @@ CONFINED: dict[str, list[str]] = {
 
 # Settings come in through one door.
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
-ENVIRONMENT_READERS = ["config.environment", "testing*"]
+ENVIRONMENT_READERS = ["config", "testing*"]
 
 # What `onward --help` must not wait for.
 HEAVY = [
@@ -324,10 +319,9 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
         ("agents.model.port", "from onward.agents.wire.client import WireModel"),
         ("agents.models", "import aiohttp"),
         ("agents.keys", "from onward.store.port.log import RunLog"),
-        ("machine.plan.retry", "from random import random"),
+        ("machine.definition", "from random import random"),
         ("cli.main", "import os\nhome = os.environ['HOME']"),
         ("store.sqlite", "from os import getenv"),
-        ("config.settings", "from os import environ"),
     ],
 )
 def test_a_forbidden_import_is_found(name: str, code: str) -> None:
@@ -345,7 +339,7 @@ def test_a_forbidden_import_is_found(name: str, code: str) -> None:
             "from onward.store.port.log import RunLog\nfrom .attempt import run_attempt",
         ),
         ("clock", "import time, random, secrets, uuid"),
-        ("config.environment", "import os\nhome = os.environ.get('HOME')"),
+        ("config", "import os\nhome = os.environ.get('HOME')"),
         ("cli.commands.start.workers", "from onward.engine.engine import Engine"),
         ("cli.opening.database", "from onward.wiring import open_store"),
     ],

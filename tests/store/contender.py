@@ -15,9 +15,8 @@ from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.errors import Refused, StaleHistory
-from onward.machine.decide.claim import HolderView, decide_claim
-from onward.model.events.event import Event
-from onward.model.events.runs import CancelRequested, PauseRequested
+from onward.machine.decide.requests import HolderView, decide_claim
+from onward.model.events import CancelRequested, Event, PauseRequested
 from onward.store.codec import content_hash
 from onward.store.port.log import Held, StoredEvent, Write
 from onward.store.port.retention import NewSource

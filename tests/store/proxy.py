@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from onward.listening import listening
+from onward.listener import listening
 
 PATIENCE_S = 45
 

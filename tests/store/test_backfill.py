@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from onward.model.events.gates import GateOpened
-from onward.model.events.runs import Managed, RunCancelled, RunCompleted
-from onward.model.events.steps import StepStarted
+from onward.model.events import Managed, RunCancelled, RunCompleted, StepStarted
+from onward.model.gate import GateOpened
 from onward.read.backfill import fill_in
 from onward.read.verify import verify_run
 from onward.store.port.log import Position

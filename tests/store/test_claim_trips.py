@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onward.model.events.runs import RunClaimed
+from onward.model.events import RunClaimed
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
 from onward.store.port.log import ORIGIN, Held, Loaded, Position, TakeFilter, Write

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt
-from onward.model.events.event import Event
-from onward.model.events.gates import Choice, GateDecided, GateOpened
-from onward.model.events.runs import RunWaiting
+from onward.model.events import Event, RunWaiting
+from onward.model.gate import Choice, GateDecided, GateOpened
 from onward.store.codec import check_chain, content_hash, seal, unseal
 from onward.store.port.log import ORIGIN, Position, StoredEvent
 from onward.testing.drafts import Draft, creation, step

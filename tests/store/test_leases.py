@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from onward.model.events.runs import PauseRequested, RunClaimed
+from onward.model.events import PauseRequested, RunClaimed
+from onward.model.row import Offer
 from onward.model.run import FOLD_VERSION
-from onward.model.worker import Offer
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.leases import Holder, Lease
 from onward.store.port.store import Store

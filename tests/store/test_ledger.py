@@ -6,7 +6,7 @@ import pytest
 
 from onward.errors import LimitReached
 from onward.model.call import CallFinished, CallStarted, CallStatus, Reserved
-from onward.model.values.amounts import NOTHING, Amounts
+from onward.model.limits import NO_AMOUNTS, Amounts
 from onward.store.limits import Ledger, ReservationKey
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.limits import ReservationState, Scope
@@ -59,7 +59,7 @@ async def test_a_reservation_is_settled_once(store: Store) -> None:
     assert later.enter(write) is None
     assert ledger.written[FIRST].state is ReservationState.SETTLED
     assert ledger.scopes[SCOPE].spent.tokens == later.scopes[SCOPE].spent.tokens == 30
-    assert ledger.scopes[SCOPE].reserved == NOTHING
+    assert ledger.scopes[SCOPE].reserved == NO_AMOUNTS
     assert (len(ledger.used), later.changed, later.used) == (1, {}, [])
 
 

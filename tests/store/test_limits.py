@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from onward.errors import LimitReached
 from onward.model.call import CallFinished, CallLost, CallStarted, Usage
-from onward.model.events.steps import StepStarted
-from onward.model.values.amounts import NOTHING, Amounts, amounts_of, used_amounts
+from onward.model.events import StepStarted
+from onward.model.limits import NO_AMOUNTS, Amounts, amounts_of, used_amounts
 from onward.store.codec import unseal
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.limits import ReservationState
@@ -119,7 +119,7 @@ class Model:
 
 async def spent_by_logs(store: Store, runs: Sequence[Draft]) -> dict[str, Amounts]:
     """What the logs of the runs say was spent in each scope."""
-    sums = dict.fromkeys(SCOPES, NOTHING)
+    sums = dict.fromkeys(SCOPES, NO_AMOUNTS)
     for run in runs:
         begun: dict[tuple[str, int], CallStarted] = {}
         for record in await log_of(store, run.id):

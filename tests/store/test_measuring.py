@@ -8,7 +8,7 @@ import apsw
 import psycopg
 import pytest
 
-from onward.model.events.runs import RunCancelled
+from onward.model.events import RunCancelled
 from onward.model.run import RunStatus
 from onward.store.port.runs import HeldRuns, Stand
 from onward.store.port.store import Store

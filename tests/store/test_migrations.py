@@ -12,7 +12,7 @@ import apsw
 import psycopg
 import pytest
 
-from onward.model.values.amounts import CHAT_TOKENS
+from onward.model.limits import CHAT_TOKENS
 from onward.store.port.messages import MessageQuery
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from onward.errors import LimitReached, StaleHistory
-from onward.model.values.amounts import NOTHING, Amounts
+from onward.model.limits import NO_AMOUNTS, Amounts
 from onward.store.postgres.adapter import PostgresStore
 from onward.testing.conformance.money.calling import DAY, beginning, begun, ended, figures, used, working
 from tests.store.proxy import Loss, Proxy, Trips
@@ -90,7 +90,7 @@ async def test_a_lost_connection_charges_once(proxy: Proxy, store: PostgresStore
     proxy.lose(loss)
     await ended(store, run, "m2", usage=used(60))
     assert proxy.losses == 2
-    assert [await figures(store, scope) for scope in SCOPES] == [(SPENT.plus(SPENT), NOTHING)] * 3
+    assert [await figures(store, scope) for scope in SCOPES] == [(SPENT.plus(SPENT), NO_AMOUNTS)] * 3
 
 
 async def test_a_call_that_waited_is_refused_by_what_is_reserved_then(
@@ -103,7 +103,7 @@ async def test_a_call_that_waited_is_refused_by_what_is_reserved_then(
     with pytest.raises(LimitReached) as refused:
         await after_a_change(postgres_ready_url, other, taken, store.log.append(write, run.lease))
     assert (refused.value.scope, refused.value.reserved) == ("project/p", 101)
-    assert await figures(store, DAY) == (NOTHING, ONE)
+    assert await figures(store, DAY) == (NO_AMOUNTS, ONE)
 
 
 async def test_a_call_that_waited_fits_what_was_given_back(

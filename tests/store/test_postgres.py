@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused, RunNotFound, StaleHistory
 from onward.host import HostIdentity, host_identity
-from onward.model.events.runs import RunClaimed, RunFailed
+from onward.model.events import RunClaimed, RunFailed
 from onward.model.run import FOLD_VERSION
 from onward.store.owner import owner_label, owner_proof
 from onward.store.port.leases import Holder

@@ -20,7 +20,7 @@ from onward.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from onward.model.events.runs import PauseRequested, RunClaimed, RunPaused
+from onward.model.events import PauseRequested, RunClaimed, RunPaused
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
 from onward.store.port.log import ORIGIN, TakeFilter

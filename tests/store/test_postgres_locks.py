@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from onward.model.call import CallFinished, CallStarted, CallStatus, Reserved, Streamed, Usage
-from onward.model.chats.message import ChunkKind, message_id
-from onward.model.events.steps import AttemptInterrupted
+from onward.model.chat import ChunkKind, message_id
+from onward.model.events import AttemptInterrupted
 from onward.store.port.messages import Flushed, Growth
 from onward.store.port.store import Store
 from onward.testing.conformance.money.calling import STEP, working

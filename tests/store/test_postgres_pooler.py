@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from onward.model.events.runs import RunPaused
+from onward.model.events import RunPaused
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.connection import SESSION, Address, connect
 from onward.store.postgres.pool import Wire

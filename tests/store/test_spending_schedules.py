@@ -19,11 +19,9 @@ from hypothesis import strategies as st
 
 from onward.errors import LeaseLost, LimitReached
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, Reserved, Streamed
-from onward.model.chats.message import Chunk, ChunkKind, message_id
-from onward.model.events.event import Event
-from onward.model.events.runs import RunClaimed, RunPaused, RunResumed
-from onward.model.events.steps import StepStarted
-from onward.model.values.amounts import CHAT_TOKENS
+from onward.model.chat import Chunk, ChunkKind, message_id
+from onward.model.events import Event, RunClaimed, RunPaused, RunResumed, StepStarted
+from onward.model.limits import CHAT_TOKENS
 from onward.read.verify import verify_run
 from onward.store.codec import unseal
 from onward.store.port.messages import Flushed, Growth

@@ -9,7 +9,7 @@ import pytest
 
 from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
-from onward.model.events.runs import RunCompleted
+from onward.model.events import RunCompleted
 from onward.store.codec import VALUE_BYTES_MAX, content_hash
 from onward.store.port.retention import Kin
 from onward.store.port.store import Store

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onward.model.events.runs import RunPaused
-from onward.model.worker import Offer
+from onward.model.events import RunPaused
+from onward.model.row import Offer
 from onward.store.sqlite.adapter import SqliteStore
 from onward.store.sqlite.presence import Presence
 from onward.store.sqlite.runs import TIDY_EVERY_S

@@ -17,7 +17,7 @@ import pytest
 from onward.engine.control.requests import Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import SchemaInUse, SchemaTooNew
-from onward.model.events.runs import RunClaimed
+from onward.model.events import RunClaimed
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.store.port.log import Held, Loaded, TakeFilter, Write
 from onward.store.port.store import Store

@@ -8,8 +8,8 @@ import pytest
 
 from onward.chats.looking import runs_of
 from onward.engine.engine import Start
-from onward.model.chats.reading import facts_of
-from onward.model.events.steps import AttemptInterrupted
+from onward.model.chat import facts_of
+from onward.model.events import AttemptInterrupted
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.operations.local.chats import LocalChats

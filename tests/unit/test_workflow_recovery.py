@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from onward.engine.control.requests import Start
 from onward.errors import OnwardError, Refused
 from onward.machine.lifecycle import RUN
-from onward.model.events.runs import RunClaimed, RunInterrupted, RunResumed
+from onward.model.events import RunClaimed, RunInterrupted, RunResumed
 from onward.model.run import Run, RunStatus
 from onward.store.port.log import Loaded, RunLog
 from onward.testing.faults import Around, FaultyStore

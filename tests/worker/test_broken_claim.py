@@ -10,8 +10,8 @@ import pytest
 from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
-from onward.machine.decide.claim import HolderView, decide_claim
-from onward.model.events.event import Event
+from onward.machine.decide.requests import HolderView, decide_claim
+from onward.model.events import Event
 from onward.store.port.log import TakeFilter
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.connection import ConnectionLost

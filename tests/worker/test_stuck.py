@@ -14,9 +14,9 @@ from onward.engine.lease.queue import SKIPPED_S_MAX
 from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, InvalidPipeline, StoreError, StoreIO
-from onward.model.events.runs import RunQueued
+from onward.model.events import RunQueued
+from onward.model.limits import NAME_CHARACTERS_MAX
 from onward.model.run import FOLD_VERSION
-from onward.model.values.names import NAME_CHARACTERS_MAX
 from onward.store.port.leases import Lease
 from onward.store.port.log import TAIL_MAX, Controlled, DecideLoaded, Held, Loaded, RunLog, TakeFilter, Write
 from onward.store.port.store import Store

@@ -13,9 +13,9 @@ import pytest
 from onward.engine.files.run_files import RunFiles
 from onward.errors import GitKilled, LeaseLost, WorkspaceFailed
 from onward.handlers.port import StepContext
+from onward.model.events import Merged, Tree
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.model.workspace import Merged, Tree
 from onward.store.port.leases import Lease, Leases
 from onward.testing.faults import Around, FaultyStore
 from onward.workspace.port import Check, Place, unchecked

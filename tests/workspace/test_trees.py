@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from onward.errors import InvalidInput, WorkspaceFailed
-from onward.model.workspace import Tree
+from onward.model.events import Tree
 from onward.workspace.git import Git, locked
 from onward.workspace.port import Place
 from onward.workspace.trees import GitTrees

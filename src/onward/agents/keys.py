@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 
-from onward.deadline import NO_DEADLINE
+from onward.clock import NO_DEADLINE
 from onward.errors import InvalidInput, SpawnFailed
 from onward.process import Spawn
 from onward.threads import in_thread

@@ -10,7 +10,7 @@ from onward.agents.others import INSTALL, is_installed
 from onward.agents.prices import Price, PriceSource, Rates
 from onward.agents.providers import Provider, full_name, split_name
 from onward.errors import InvalidInput
-from onward.model.values.providers import OTHERS
+from onward.model.values import OTHER_FORMAT
 
 
 def list_models(
@@ -66,7 +66,7 @@ def _provider(provider: Provider, problem: str | None) -> ProviderShown:
 
 def _problem(provider: Provider, variables: Mapping[str, str], directory: str) -> str | None:
     """Why a provider cannot be asked, as far as can be told without its key."""
-    if provider.format == OTHERS and not is_installed():
+    if provider.format == OTHER_FORMAT and not is_installed():
         return f"pydantic-ai is not installed: {INSTALL}"
     kind, _, rest = (provider.key or "").partition(":")
     if not provider.needs_key or provider.key is None:

@@ -13,7 +13,7 @@ from onward.agents.model.stream import Streamed
 from onward.agents.providers import Provider, full_name, split_name
 from onward.agents.tools_as_json import told_in_prompt, with_tool_calls
 from onward.clock import Clock
-from onward.model.values.providers import OTHERS
+from onward.model.values import OTHER_FORMAT
 
 if TYPE_CHECKING:
     from onward.agents.model.port import Model
@@ -61,7 +61,7 @@ class Models:
         return self._clients[provider.name]
 
     def _opened(self, provider: Provider) -> Model:
-        if provider.format == OTHERS:
+        if provider.format == OTHER_FORMAT:
             from onward.agents.others.client import OthersModel
 
             return OthersModel(provider, keys=self._keys, clock=self._clock)

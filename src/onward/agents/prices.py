@@ -16,7 +16,7 @@ import msgspec
 
 from onward.agents.model.stream import Usage
 from onward.errors import InvalidInput
-from onward.model.values.bounds import shown
+from onward.model.values import shown
 
 MILLION = 1_000_000
 PRICE_MAX = 1_000_000

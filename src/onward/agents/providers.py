@@ -15,8 +15,7 @@ import msgspec
 from onward.agents.keys import check_reference, is_reference
 from onward.agents.wire.limits import TimeLimits
 from onward.errors import InvalidInput
-from onward.model.values.bounds import GRACE, shown
-from onward.model.values.providers import FORMATS, KNOWN_PROVIDERS, OTHERS, KnownProvider
+from onward.model.values import GRACE, KNOWN_PROVIDERS, OTHER_FORMAT, WIRE_FORMATS, KnownProvider, shown
 
 OPENAI = "openai"
 KEY_HEADERS = {"openai": "authorization", "anthropic": "x-api-key", "google": "x-goog-api-key"}
@@ -109,7 +108,7 @@ def _provider(name: str, table: Mapping[str, Any], place: str, default: Provider
             f"{place} sets {', '.join(unknown)}; known settings are {', '.join(sorted(READERS))}."
         )
     _check_format(table, place, default)
-    if "base_url" not in table and default is None and table.get("format") != OTHERS:
+    if "base_url" not in table and default is None and table.get("format") != OTHER_FORMAT:
         raise InvalidInput(f'{place} has no base_url; write one, such as "http://127.0.0.1:8000/v1".')
     read = {key: READERS[key](value, f"{key} of {place}") for key, value in table.items()}
     times = {key: read.pop(key) for key in TimeLimits.__struct_fields__ if key in read}
@@ -126,13 +125,13 @@ def _provider(name: str, table: Mapping[str, Any], place: str, default: Provider
 
 def _check_format(table: Mapping[str, Any], place: str, default: Provider | None) -> None:
     """Each way to ask has settings that the other cannot keep."""
-    if table.get("format") == OTHERS and default is not None:
+    if table.get("format") == OTHER_FORMAT and default is not None:
         raise InvalidInput(
-            f"{place} has format {OTHERS}, which {default.name} does not need; choose another name."
+            f"{place} has format {OTHER_FORMAT}, which {default.name} does not need; choose another name."
         )
-    wrong = OURS_ONLY if table.get("format") == OTHERS else THEIRS_ONLY
+    wrong = OURS_ONLY if table.get("format") == OTHER_FORMAT else THEIRS_ONLY
     if found := sorted(table.keys() & wrong):
-        only = f"is not {OTHERS}" if wrong is OURS_ONLY else f"is {OTHERS}"
+        only = f"is not {OTHER_FORMAT}" if wrong is OURS_ONLY else f"is {OTHER_FORMAT}"
         raise InvalidInput(
             f"{place} sets {', '.join(found)}, which only hold if format {only}; leave them out."
         )
@@ -221,8 +220,10 @@ def _ceiling(value: object, what: str) -> str:
 
 
 def _format(value: object, what: str) -> str:
-    if value not in (*FORMATS, OTHERS):
-        raise InvalidInput(f"{what} is {shown(value)}; write one of {', '.join((*FORMATS, OTHERS))}.")
+    if value not in (*WIRE_FORMATS, OTHER_FORMAT):
+        raise InvalidInput(
+            f"{what} is {shown(value)}; write one of {', '.join((*WIRE_FORMATS, OTHER_FORMAT))}."
+        )
     return str(value)
 
 

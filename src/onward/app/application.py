@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from onward.app.queue import AppWithQueue, simulation_of
-from onward.config.environment import tool_variables
+from onward.config import tool_variables
 from onward.engine.control.interview import Interviewer
 from onward.engine.control.sources import read_source
 from onward.engine.engine import Fork, Resume, Start
 from onward.engine.log.reader import Folded
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
-from onward.model.answer import Answer
+from onward.model.gate import Answer
 from onward.model.run import Run
 from onward.operations.here.submission import directory_of
 from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, build

@@ -15,11 +15,9 @@ from onward.clock import SystemClock
 from onward.engine.control.requests import Start
 from onward.engine.loop.stop import GRACE_S
 from onward.errors import InvalidInput, OnwardError, RefusedInList
-from onward.model.run import Run, RunStatus
-from onward.model.simulation import Simulation
-from onward.model.values.bounds import shown
-from onward.model.values.instant import instant_of
-from onward.model.values.namespace import check_given
+from onward.model.context import check_given
+from onward.model.run import Run, RunStatus, Simulation
+from onward.model.values import instant_of, shown
 from onward.operations.here.submission import directory_of
 from onward.operations.local.chats import shown_message
 from onward.operations.local.look import wait_stopped

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import msgspec
 
-from onward.config.environment import own_environment
+from onward.config import own_environment
 from onward.engine.control.interview import AutoApprove, CallbackInterviewer, Interviewer
 from onward.errors import InvalidInput
 from onward.handlers.function import FunctionHandler, Returned
 from onward.handlers.isolate.handler import Elsewhere, IsolatedHandler, importable
 from onward.handlers.isolate.messages import ANSWER_BYTES_MAX
 from onward.handlers.port import Handler
-from onward.model.attempt.output import STDERR
-from onward.model.values.bounds import shown
+from onward.model.events import STDERR
+from onward.model.values import shown
 from onward.pipeline.build import Transform
 from onward.pipeline.prepare import checked_transform
 from onward.pipeline.rules.check import RULES, Problem, Rule, Subject

@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Any, Self
 from onward.app.registrations import AppRegistrations
 from onward.chats.settings import DEFAULT_CHATS, ChatSettings
 from onward.clock import SystemClock
-from onward.config.known_secrets import own_redactor
-from onward.config.settings import file_mode, load_settings
+from onward.config import file_mode, load_settings, own_redactor
 from onward.engine.engine import Engine, ignore
 from onward.engine.loop.parts import Observer
 from onward.engine.loop.serving import Around
 from onward.handlers.function import find_culprit
 from onward.handlers.output import ShowLine
 from onward.handlers.port import Handler
-from onward.loop_watch import LoopWatch
 from onward.machine.definition import AGENT
-from onward.model.values.registered import read_wanted
+from onward.model.ids import read_wanted
 from onward.operations.here.submission import addition, is_registered_name, named
 from onward.operations.local.database import LocalPipelines
 from onward.operations.replies.database import (
@@ -36,6 +34,7 @@ from onward.operations.replies.database import (
 from onward.operations.requests import AddPipeline, EnablePipeline, GetPipeline, ListPipelines, RemovePipeline
 from onward.pipeline.build import Pipeline
 from onward.store.port.store import Store
+from onward.threads import LoopWatch
 from onward.wiring import (
     has_programs,
     log_warning,

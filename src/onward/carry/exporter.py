@@ -22,9 +22,9 @@ from onward.carry.format import (
     write_line,
 )
 from onward.errors import HistoryCorrupt, Refused, RunNotFound, StoreCorrupt
-from onward.machine.fold.messages import MessagesSeen, note_message
+from onward.machine.fold.rows import MessagesSeen, note_message
 from onward.model.call import CallFinished, CallLost, CallStarted
-from onward.model.chats.message import Message, seal_parts
+from onward.model.chat import Message, seal_parts
 from onward.model.row import MessageState, RunRow
 from onward.store.codec import check_chain, content_hash, unseal
 from onward.store.port.log import KEPT_APART, StoredEvent

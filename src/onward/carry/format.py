@@ -20,9 +20,9 @@ import msgspec
 import zstandard
 
 from onward.errors import Refused
-from onward.model.chats.message import Message, Role
+from onward.model.chat import Message, Role
 from onward.model.row import MessageState
-from onward.model.values.bounds import Instant, Number
+from onward.model.values import Instant, Number
 from onward.store.codec import content_hash
 from onward.store.port.leases import Effect
 from onward.store.port.log import Position, StoredEvent

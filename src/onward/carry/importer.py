@@ -35,16 +35,15 @@ from onward.engine.log.write import applied
 from onward.errors import HistoryCorrupt, InvalidInput, Refused
 from onward.machine.decide.owner_loss import decide_arrival, decide_held_back
 from onward.machine.fold.apply import apply
-from onward.machine.fold.change import IllegalEvent
-from onward.machine.fold.gates import gate_rows, note_gates
-from onward.machine.fold.messages import CallPlace, MessagesSeen, note_message
-from onward.machine.fold.row import project
-from onward.model.chats.message import RUN_CHATS, Message, chat_of_run, unseal_parts
-from onward.model.events.event import Event
+from onward.machine.fold.rows import CallPlace, MessagesSeen, note_message, run_row
+from onward.machine.fold.steps import gate_rows, note_gates
+from onward.machine.lifecycle import IllegalEvent
+from onward.model.chat import RUN_CHATS, Message, chat_of_run, unseal_parts
+from onward.model.events import Event
 from onward.model.ids import check_run_id
+from onward.model.limits import check_names
 from onward.model.row import GateRow, RunRow
 from onward.model.run import Run, RunStatus
-from onward.model.values.names import check_names
 from onward.store.codec import check_chain, seal, unseal
 from onward.store.port.leases import Effect
 from onward.store.port.log import Position, StoredEvent, Write, read_with
@@ -292,7 +291,7 @@ class CheckedExport:
             assert section.fold is not None
             self._check_names(section.fold)
             self.sections.append(section)
-            self.rows.append(project(section.fold))
+            self.rows.append(run_row(section.fold))
             if section.fold.status not in changed:
                 section.fold = None  # the row is enough, and there may be many
 
@@ -341,7 +340,7 @@ class Importer(msgspec.Struct):
         after, events = applied(run, events, run_id=run.id, at_us=at_us)
         sealed = seal(run.id, section.run.end, events, token=run.token, at_us=at_us)
         closed = gate_rows(run, events, after, at_us)
-        return _Planned(section, project(after), sealed.head, at_us, sealed.records, closed)
+        return _Planned(section, run_row(after), sealed.head, at_us, sealed.records, closed)
 
     async def _there(self, section: Section) -> str:
         """Why a run need not be imported; empty if it is not here. Refuses if another run has its id."""

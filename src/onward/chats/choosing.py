@@ -8,8 +8,8 @@ import msgspec
 
 from onward.engine.registry.pipelines import Registry
 from onward.errors import Refused
-from onward.model.chats.reading import Intent
-from onward.model.values.registered import Wanted, read_wanted
+from onward.model.chat import Intent
+from onward.model.ids import Wanted, read_wanted
 
 LISTED_MAX = 10
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onward.model.chats.reading import INTENTS, RULES, SCOPES, ChatScope, Intent, Reading
+from onward.model.chat import BY_RULES, INTENTS, SCOPES, ChatScope, Intent, MessageReading
 from onward.model.ids import derived_run_id
 from onward.model.run import Run, RunStatus
 
@@ -52,12 +52,12 @@ def reading_run(message: str, at_us: int) -> str:
     return derived_run_id(at_us, f"reading of message {message}")
 
 
-def read_by_model(run: Run, classifier: str, by_rules: Reading) -> Reading:
+def read_by_model(run: Run, classifier: str, by_rules: MessageReading) -> MessageReading:
     """What a model made of a message; what rules make of it, if the model's run did not get there."""
     found = _answer(run.context) if run.status is RunStatus.COMPLETED else None
     if found is None:
         why = run.reason or run.status.value
-        return replace(by_rules, by=f"{RULES}, because {classifier} did not answer ({why})")
+        return replace(by_rules, by=f"{BY_RULES}, because {classifier} did not answer ({why})")
     intent, scope = found
     return replace(by_rules, intent=intent, scope=scope, by=classifier)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from onward.model.chats.intake import Wish
+from onward.model.chat import Wish
 from onward.model.run import Gate, RunStatus
 from onward.pipeline.chats import ON_MESSAGE_RULES, WHILE_RUNNING_RULES
 from onward.pipeline.gate.answers import meant

@@ -41,16 +41,24 @@ from onward.engine.engine import Engine, Resume
 from onward.engine.log.terms import RequestTerms
 from onward.errors import OnwardError, Refused, RunNotFound, StoreError
 from onward.machine.lifecycle import SUPERSEDED
-from onward.model.answer import Answer
-from onward.model.chats.intake import Intake, IntakeState, Outcome, answer_to
-from onward.model.chats.message import text_of
-from onward.model.chats.reading import Act, Reading, read_reading, write_reading
+from onward.model.chat import (
+    Act,
+    Intake,
+    IntakeOutcome,
+    IntakeState,
+    MessageReading,
+    answer_to,
+    read_reading,
+    text_of,
+    write_reading,
+)
+from onward.model.gate import Answer
 from onward.model.run import Run, RunStatus
 
 log = logging.getLogger("onward.chats")
 LOOKS_MAX = 50
 """How often a message is looked at before it is left to the next sweep: whatever happens in its chat."""
-RESUMED, STEERED, ANSWERED = Outcome.RESUMED, Outcome.STEERED, Outcome.ANSWERED
+RESUMED, STEERED, ANSWERED = IntakeOutcome.RESUMED, IntakeOutcome.STEERED, IntakeOutcome.ANSWERED
 BY = "chat"
 STALE = "stale_head"
 TOO_LATE = ("invalid_state", "no_open_gate", "gate_decided")
@@ -133,7 +141,7 @@ class Dispatcher(msgspec.Struct, frozen=True):
                 if isinstance(error, Refused) and error.code == STALE:
                     await self._forget_act(intake)
                     continue  # the run has moved on since it was looked at
-                outcome = Outcome.LIMIT if _is_limit(error) else Outcome.REFUSED
+                outcome = IntakeOutcome.LIMIT if _is_limit(error) else IntakeOutcome.REFUSED
                 await self._settle(intake, outcome, notice=str(error), tells=True)
                 return await self._found(message)
         log.warning("message %s is left to the next sweep: its chat changes all the time", message)
@@ -188,10 +196,12 @@ class Dispatcher(msgspec.Struct, frozen=True):
                 is_noted = await self._note(intake, read_reading(intake.reading), behind=run.id)
                 return is_noted and not await self._is_free(intake)
             case ShowGate(run):
-                return await self._settle(intake, Outcome.GATE, run_id=run.id)
+                return await self._settle(intake, IntakeOutcome.GATE, run_id=run.id)
             case AskFirst(run):
                 notice = ask_words(run.id, run.status)
-                return await self._settle(intake, Outcome.ASKED, run_id=run.id, notice=notice, tells=True)
+                return await self._settle(
+                    intake, IntakeOutcome.ASKED, run_id=run.id, notice=notice, tells=True
+                )
             case Nothing(run):
                 return await self._settle(intake, RESUMED, run_id=run.id, notice="it is under way already")
             case _:
@@ -214,7 +224,7 @@ class Dispatcher(msgspec.Struct, frozen=True):
         await RunStarting(self.engine, self.clock, self.settings).create(intake)
         plan = plan_words(read_reading(intake.reading))
         await self.engine.saying.tell(intake.chat, plan, id=answer_to(intake.message, "plan"))
-        await self._settle(intake, Outcome.STARTED, run_id=intake.run_id)
+        await self._settle(intake, IntakeOutcome.STARTED, run_id=intake.run_id)
 
     async def _check_limits(self, intake: Intake, seen: ChatSeen) -> None:
         """Refuse to begin where a limit leaves nothing; say where one is nearly spent."""
@@ -298,13 +308,19 @@ class Dispatcher(msgspec.Struct, frozen=True):
         found = await self._found(intake.message)
         await self._note(found, replace(read_reading(found.reading), act=None), behind=found.behind)
 
-    async def _note(self, intake: Intake, reading: Reading, *, behind: str) -> bool:
+    async def _note(self, intake: Intake, reading: MessageReading, *, behind: str) -> bool:
         return await self.engine.store.intakes.note(
             intake.message, seen=intake.reading, behind=behind, reading=write_reading(reading)
         )
 
     async def _settle(
-        self, intake: Intake, outcome: Outcome, *, run_id: str = "", notice: str = "", tells: bool = False
+        self,
+        intake: Intake,
+        outcome: IntakeOutcome,
+        *,
+        run_id: str = "",
+        notice: str = "",
+        tells: bool = False,
     ) -> bool:
         """Note what became of a message; `tells`: and say so in its chat."""
         notice = self.engine.redactor.redact(notice)

@@ -13,11 +13,10 @@ from onward.engine.engine import Engine
 from onward.errors import HistoryCorrupt, RunNotFound, StoreCorrupt
 from onward.machine.decide.owner_loss import REQUEUE
 from onward.machine.lifecycle import is_recoverable
-from onward.machine.planned import unfinished_required
-from onward.model.chats.intake import Intake, IntakeState
-from onward.model.chats.reading import READING_TAG
+from onward.machine.plan.route import unfinished_required
+from onward.model.chat import READING_TAG, Intake, IntakeState
 from onward.model.run import Run, RunStatus
-from onward.model.values.tags import tags_in
+from onward.model.values import tags_in
 from onward.store.port.runs import Listed, RunQuery
 
 log = logging.getLogger("onward.chats")

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from onward.model.values.amounts import MEASURES, WARN_PERCENT, shown_amount
-from onward.model.values.scopes import day_of, kind_of
+from onward.model.limits import MEASURES, WARN_PERCENT, day_of, kind_of, shown_amount
 from onward.store.port.limits import Scope
 
 CHECKED = (("chat", "tokens"), ("day", "cost"), ("project", "cost"))

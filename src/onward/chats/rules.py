@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from onward.model.chats.reading import RULES, ChatScope, Intent, Reading
+from onward.model.chat import BY_RULES, ChatScope, Intent, MessageReading
 
 _WORD = re.compile(r"[a-z][a-z'’-]*")
 _ASKING = frozenset(
@@ -171,12 +171,12 @@ _WHOLE = frozenset(["page", "pages", "landing", "site", "website", "app", "shop"
 _OUTRIGHT = frozenset(["frontend", "backend", "html", "api", "only"])
 
 
-def read_by_rules(text: str, *, has_files: bool) -> Reading:
+def read_by_rules(text: str, *, has_files: bool) -> MessageReading:
     """What a message is taken for. Where there are files, a wish for a change is about those."""
     lowered = text.strip().lower()
     words = _WORD.findall(lowered)
     intent = _intent(lowered, words, has_files=has_files)
-    return Reading(intent=intent, scope=_scope(words, intent), by=RULES, has_files=has_files)
+    return MessageReading(intent=intent, scope=_scope(words, intent), by=BY_RULES, has_files=has_files)
 
 
 def _intent(text: str, words: list[str], *, has_files: bool) -> Intent:

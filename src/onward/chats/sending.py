@@ -8,9 +8,9 @@ from onward.clock import Clock, Ids
 from onward.engine.log.retry_store import retry_store
 from onward.engine.messages.saying import Saying, check_said
 from onward.errors import Refused
-from onward.model.chats.intake import Intake, IntakeState, Wish, keyed_message_id
-from onward.model.values.names import check_name, check_path, check_scoped
-from onward.model.values.registered import read_wanted
+from onward.model.chat import Intake, IntakeState, Wish, keyed_message_id
+from onward.model.ids import read_wanted
+from onward.model.limits import check_name, check_path, check_scoped
 from onward.store.codec import content_hash
 from onward.store.port.messages import Intakes
 

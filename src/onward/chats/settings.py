@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import msgspec
 
 from onward.errors import InvalidInput
-from onward.model.chats.reading import INTENTS
-from onward.model.values.bounds import shown
-from onward.model.values.registered import read_wanted
+from onward.model.chat import INTENTS
+from onward.model.ids import read_wanted
+from onward.model.values import shown
 
 ON_MESSAGE = ("auto", "ask", "never")
 ON_OWNER_LOSS = ("interrupt", "requeue")

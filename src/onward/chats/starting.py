@@ -16,22 +16,23 @@ from onward.clock import Clock
 from onward.engine.control.requests import Start
 from onward.engine.engine import Engine
 from onward.errors import Refused, RunNotFound
-from onward.machine.planned import planned_agents
-from onward.model.chats.intake import Intake, run_of_message
-from onward.model.chats.message import text_of
-from onward.model.chats.reading import (
+from onward.machine.plan.route import planned_agents
+from onward.model.chat import (
     READING_TAG,
     ChatScope,
+    Intake,
     Intent,
-    Reading,
+    MessageReading,
     facts_of,
     inputs_of,
     read_reading,
+    run_of_message,
+    text_of,
     write_reading,
 )
+from onward.model.ids import Wanted, read_wanted
+from onward.model.limits import CALLS_PER_CHAT_RUN
 from onward.model.run import Run, RunStatus
-from onward.model.values.amounts import CALLS_PER_CHAT_RUN
-from onward.model.values.registered import Wanted, read_wanted
 from onward.pipeline.build import Pipeline
 
 
@@ -75,7 +76,7 @@ class RunStarting(msgspec.Struct, frozen=True):
         elif intake.pipeline:
             await self.engine.registry.version(read_wanted(intake.pipeline))
 
-    async def _chosen(self, intake: Intake, reading: Reading) -> Wanted:
+    async def _chosen(self, intake: Intake, reading: MessageReading) -> Wanted:
         """The pipeline of the new run: what a run is started anew with is what it was started with."""
         if reading.instead_of and not intake.pipeline:
             before = (await self.engine.journal.load(reading.instead_of)).run
@@ -114,7 +115,7 @@ class RunStarting(msgspec.Struct, frozen=True):
                 raise
             return (await self.engine.journal.load(start.run_id)).run
 
-    async def _workdir(self, intake: Intake, reading: Reading) -> str | None:
+    async def _workdir(self, intake: Intake, reading: MessageReading) -> str | None:
         """Where the commands work: a run that is started anew changes the files that it changed before."""
         if reading.instead_of:
             before = (await self.engine.journal.load(reading.instead_of)).run
@@ -126,7 +127,7 @@ class RunStarting(msgspec.Struct, frozen=True):
         chat = await self.engine.store.intakes.find_chat(intake.chat)
         return intake.project or (chat.project if chat else "") or None
 
-    async def text(self, intake: Intake, reading: Reading) -> str:
+    async def text(self, intake: Intake, reading: MessageReading) -> str:
         """What the run is about: the message, or that of the run which it starts anew."""
         if reading.instead_of:
             before = facts_of((await self.engine.journal.load(reading.instead_of)).run)
@@ -134,7 +135,7 @@ class RunStarting(msgspec.Struct, frozen=True):
                 return before.user_message
         return text_of(await self.engine.store.messages.content(intake.message) or ())
 
-    async def _read(self, intake: Intake) -> Reading | None:
+    async def _read(self, intake: Intake) -> MessageReading | None:
         """The message as it is read once: as the run that it starts anew was, by a model, or by rules.
 
         None: a model is to be asked first.
@@ -152,7 +153,7 @@ class RunStarting(msgspec.Struct, frozen=True):
             return await self._answered(noted.asked, reading)
         return reading if classifier is None else None
 
-    async def _answered(self, run_id: str, by_rules: Reading) -> Reading:
+    async def _answered(self, run_id: str, by_rules: MessageReading) -> MessageReading:
         """The message as a model has read it, or by rules, if its run did not get there or is gone."""
         try:
             asked = (await self.engine.journal.load(run_id)).run

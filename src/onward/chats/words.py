@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onward.machine.decide.doubt import doubtful_step
+from onward.machine.decide.calls import doubtful_step
 from onward.machine.lifecycle import resume_flags
-from onward.model.chats.reading import RULES, Reading
+from onward.model.chat import BY_RULES, MessageReading
 from onward.model.ids import called
 from onward.model.run import Run, RunStatus
 
 
-def plan_words(reading: Reading) -> str:
+def plan_words(reading: MessageReading) -> str:
     """The plan of a new run."""
     agents = ", ".join(reading.planned_agents) or "no agents"
-    read_by = "" if reading.by in ("", RULES) else f", read by {reading.by}"
+    read_by = "" if reading.by in ("", BY_RULES) else f", read by {reading.by}"
     what = f"{reading.intent}, {reading.scope}{read_by}" if reading.intent else "as before"
     return f"Plan ({what}): {reading.pipeline}@{reading.version} with {agents}."
 

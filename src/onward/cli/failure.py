@@ -9,7 +9,7 @@ from typing import Any
 from onward.cli.exits import FAILED, USAGE, exit_of_error
 from onward.cli.print.output import Output
 from onward.cli.words import as_typed, with_flags
-from onward.config.environment import is_debugging
+from onward.config import is_debugging
 from onward.errors import (
     AmbiguousRun,
     HistoryCorrupt,

@@ -16,8 +16,7 @@ from onward.cli.failure import tell_defect, tell_error, tell_usage
 from onward.cli.print.output import Output
 from onward.cli.values import with_script_joined
 from onward.cli.words import with_command_first
-from onward.config.known_secrets import own_redactor, redactor_of
-from onward.config.settings import load_settings
+from onward.config import load_settings, own_redactor, redactor_of
 from onward.errors import InvalidInput, OnwardError
 from onward.version import VERSION
 

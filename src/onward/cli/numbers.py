@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cyclopts import CoercionError, Parameter
 
-from onward.model.values.bounds import Seconds, Whole, shown
+from onward.model.values import Seconds, Whole, shown
 
 if TYPE_CHECKING:
     from cyclopts import Token

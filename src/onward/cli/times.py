@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from onward.errors import InvalidInput
-from onward.model.values.bounds import INSTANT_US_MAX, shown
-from onward.model.values.instant import read_rfc3339
+from onward.model.values import INSTANT_US_MAX, read_rfc3339, shown
 
 
 def read_time(text: str, what: str, *, now_us: int) -> int:

@@ -10,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from onward.draw.trace import Trace
-from onward.model.events.steps import StepStatus
+from onward.model.events import StepStatus
 from onward.model.ids import node_of, place_of, step_of_gate
 from onward.model.run import AttemptState, Gate, OpenStep, Run, RunStatus
 from onward.pipeline.graph import Graph

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from onward.model.events.event import Event
-from onward.model.events.steps import (
+from onward.model.events import (
+    Event,
     GoalRedirected,
     Outcome,
     ParallelStarted,

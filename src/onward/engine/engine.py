@@ -40,9 +40,9 @@ from onward.engine.step.rooms import Rooms
 from onward.handlers.output import ShowLine
 from onward.handlers.port import Handler
 from onward.machine.definition import Definition
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.model.run import Run
-from onward.model.values.tool_env import Variables
+from onward.model.values import Variables
 from onward.pipeline.build import Transform
 from onward.pipeline.rules.check import RULES, Rule
 from onward.redact.redactor import NOTHING_SECRET, Redactor

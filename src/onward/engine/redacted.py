@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec.structs import replace as with_fields
 
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.model.result import Result
 from onward.redact.redactor import Redactor
 

@@ -14,15 +14,15 @@ import msgspec
 from blake3 import blake3
 
 from onward.errors import ArtifactNotFound, InvalidInput, StoreCorrupt
-from onward.model.attempt.artifact import (
+from onward.model.context import check_value, plain_text
+from onward.model.events import (
     ARTIFACT_BYTES_MAX,
+    ARTIFACT_ID_MAX,
     ARTIFACTS_MAX,
-    ID_CHARACTERS_MAX,
     STEP_BYTES_MAX,
     Artifact,
-    Form,
+    ArtifactForm,
 )
-from onward.model.values.value import check_value, plain_text
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 
 Read = Callable[[str], Awaitable[bytes | None]]
@@ -70,7 +70,7 @@ class Artifacts:
         form, content = _encoded(id, data)
         return self._put(id, name, form, content)
 
-    def _put(self, id: str, name: str, form: Form, content: bytes) -> ArtifactInfo:
+    def _put(self, id: str, name: str, form: ArtifactForm, content: bytes) -> ArtifactInfo:
         self._check_room(id, len(content))
         kept = Artifact(
             name=plain_text(name, f"the name of artifact {id!r}"),
@@ -174,7 +174,7 @@ def _is_in_event_loop() -> bool:
     return True
 
 
-def decoded(form: Form, content: bytes) -> Any:
+def decoded(form: ArtifactForm, content: bytes) -> Any:
     """Stored content in its original form."""
     match form:
         case "bytes":
@@ -192,7 +192,7 @@ def redacted_data(redactor: Redactor, data: object) -> object:
     return redactor.redact_value(data)
 
 
-def _encoded(id: str, data: object) -> tuple[Form, bytes]:
+def _encoded(id: str, data: object) -> tuple[ArtifactForm, bytes]:
     match data:
         case bytes() | bytearray() | memoryview():
             return "bytes", bytes(data)
@@ -205,7 +205,7 @@ def _encoded(id: str, data: object) -> tuple[Form, bytes]:
 
 
 def _check_id(id: object) -> None:
-    if not isinstance(id, str) or not 1 <= len(id) <= ID_CHARACTERS_MAX or not id.isprintable():
+    if not isinstance(id, str) or not 1 <= len(id) <= ARTIFACT_ID_MAX or not id.isprintable():
         raise InvalidInput(
-            f"{id!r} cannot be the id of an artifact; use 1 to {ID_CHARACTERS_MAX} printable characters."
+            f"{id!r} cannot be the id of an artifact; use 1 to {ARTIFACT_ID_MAX} printable characters."
         )

@@ -10,10 +10,10 @@ import msgspec
 
 from onward.errors import InvalidInput
 from onward.handlers.questions import StepQuestion
-from onward.model.answer import Decision
 from onward.model.call import CallKind, LimitHit, Reserved, Usage
-from onward.model.chats.message import ChunkKind
-from onward.model.values.bounds import Seconds, Whole
+from onward.model.chat import ChunkKind
+from onward.model.gate import Decision
+from onward.model.values import Seconds, Whole
 
 RETRIES = Whole(0, 100)
 TIME_LIMIT = Seconds(0.001)

@@ -10,8 +10,8 @@ from typing import Any
 from onward.errors import InvalidInput
 from onward.handlers.plain import without_exit
 from onward.handlers.port import StepContext
-from onward.loop_watch import Culprit
 from onward.model.result import Result
+from onward.threads import Culprit
 
 Returned = Result | str | dict[str, Any] | None
 Function = Callable[[StepContext], Returned | Awaitable[Returned]]

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 
 from onward.handlers.room import Room
-from onward.model.attempt.output import (
-    LINE_CHARACTERS_MAX,
-    LINES_MAX,
+from onward.model.events import (
+    OUTPUT_LINE_CHARACTERS_MAX,
+    OUTPUT_LINES_MAX,
     STDERR,
     STDOUT,
     TRACEBACK_CHARACTERS_MAX,
@@ -23,7 +23,7 @@ Show = Callable[[str, str], None]
 """Shows a person one line of a stream."""
 ShowLine = Callable[[str, str, str], None]
 """Shows a line that a step printed: the step, the stream, and the line."""
-LINE_BYTES_MAX = 4 * LINE_CHARACTERS_MAX
+LINE_BYTES_MAX = 4 * OUTPUT_LINE_CHARACTERS_MAX
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _LIBRARY = os.path.join(os.path.dirname(os.path.abspath(os.__file__)), "")
 
@@ -51,7 +51,7 @@ class AttemptOutput:
         self._room.keep_output(stream, data)
         *lines, rest = (self._unfinished.get(stream, b"") + data).split(b"\n")
         self._unfinished[stream] = _bounded(rest)
-        self._take(stream, lines if self._show is not None else lines[-LINES_MAX:])
+        self._take(stream, lines if self._show is not None else lines[-OUTPUT_LINES_MAX:])
 
     def raised(self, error: BaseException) -> None:
         """The handler has raised this."""
@@ -79,7 +79,7 @@ class AttemptOutput:
 
     def _take(self, stream: str, lines: list[bytes]) -> None:
         if self._lines is None:
-            self._lines = deque(maxlen=LINES_MAX)
+            self._lines = deque(maxlen=OUTPUT_LINES_MAX)
         for line in lines:
             text = _text(line)
             self._lines.append(PrintedLine(text, stream))
@@ -96,7 +96,7 @@ def _text(line: bytes) -> str:
     """A line as text that any store can hold."""
     seen = line.rstrip(b"\r").rpartition(b"\r")[2]
     text = seen.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return text if len(text) <= LINE_CHARACTERS_MAX else f"{text[: LINE_CHARACTERS_MAX - 1]}…"
+    return text if len(text) <= OUTPUT_LINE_CHARACTERS_MAX else f"{text[: OUTPUT_LINE_CHARACTERS_MAX - 1]}…"
 
 
 def traceback_of(error: BaseException) -> str:

@@ -14,8 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
-from onward.clock import Clock, SystemClock
-from onward.deadline import NO_DEADLINE, Deadline
+from onward.clock import NO_DEADLINE, Clock, Deadline, SystemClock
 from onward.handlers.artifacts import Artifacts
 from onward.handlers.calls import Recorder
 from onward.handlers.output import AttemptOutput, ShowLine
@@ -23,15 +22,12 @@ from onward.handlers.plain import Functions
 from onward.handlers.previous_attempt import PreviousAttempt
 from onward.handlers.recorded import MakeRecorder, RecordedCalls, no_log
 from onward.handlers.room import Room
-from onward.model.chats.message import chat_of_run
-from onward.model.events.steps import StepStarted
+from onward.model.chat import chat_of_run
+from onward.model.context import FrozenMap, as_told, copied, engine_values, expand, plain_text
+from onward.model.events import StepStarted
 from onward.model.ids import branch_of, idempotency_key, place_of
 from onward.model.result import LOG_LINES_MAX, Result
 from onward.model.run import Run
-from onward.model.values.frozenmap import FrozenMap
-from onward.model.values.namespace import as_told, engine_values
-from onward.model.values.references import expand
-from onward.model.values.value import copied, plain_text
 from onward.pipeline.graph import Graph, Node
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from onward.model.attempt.leftovers import LeftFile
+from onward.model.result import LeftFile
 
 FILES_SHOWN = 20
 RESPONSE_CHARACTERS_SHOWN = 4_000

@@ -9,12 +9,11 @@ import msgspec
 from blake3 import blake3
 
 from onward.errors import InvalidInput
-from onward.model.answer import Decision
-from onward.model.events.gates import Choice, GateOpened
+from onward.model.context import plain_text
+from onward.model.gate import Choice, Decision, GateOpened
 from onward.model.result import excerpt
 from onward.model.run import Gate
-from onward.model.values.bounds import Seconds
-from onward.model.values.value import plain_text
+from onward.model.values import Seconds
 from onward.pipeline.gate.answers import meant
 from onward.pipeline.gate.choices import keys_of
 from onward.pipeline.gate.words import (

@@ -10,9 +10,9 @@ from onward.errors import InvalidInput
 from onward.handlers.calls import CallOptions, Recorder
 from onward.handlers.plain import Functions
 from onward.handlers.questions import step_question
-from onward.model.answer import Decision
 from onward.model.call import check_call_key
-from onward.model.events.steps import StepStarted
+from onward.model.events import StepStarted
+from onward.model.gate import Decision
 from onward.redact.redactor import Redactor
 
 MakeRecorder = Callable[[StepStarted, Functions], Recorder]

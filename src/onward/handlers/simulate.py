@@ -16,10 +16,10 @@ import msgspec
 from onward.errors import InvalidInput, InvalidScript
 from onward.handlers.function import text_result
 from onward.handlers.port import StepContext
-from onward.model.events.steps import StepStatus
+from onward.model.context import check_updates
+from onward.model.events import StepStatus
 from onward.model.result import Result
-from onward.model.values.bounds import DURATION_S_MAX
-from onward.model.values.namespace import check_updates
+from onward.model.values import DURATION_S_MAX
 
 FAILURES = (StepStatus.FAIL, StepStatus.RETRY)
 ONLY_TOOLS = ("exit_code", "stdout", "stderr")

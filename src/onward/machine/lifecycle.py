@@ -1,20 +1,25 @@
 """The statuses of a run, as data: which events may happen in each, and where they lead.
 
-Everything that affects a run's status is in this file; nothing else assigns one. A pair that is absent
-is refused. `docs/state-machine.md` is generated from these tables.
+Everything that affects a run's status is in this file; nothing else assigns one. A pair that is absent is
+refused (`IllegalEvent`). `docs/state-machine.md` is generated from these tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from onward.model import call as c
-from onward.model.events.event import Event
-from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
-from onward.model.events.runs import (
+from onward.model.events import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
     CancelRequested,
+    Event,
+    GoalRedirected,
+    ParallelStarted,
     PauseRequested,
     PipelineChanged,
     RunCancelled,
@@ -30,18 +35,12 @@ from onward.model.events.runs import (
     RunResumed,
     RunWaiting,
     SteeringGiven,
-    WorkdirChanged,
-)
-from onward.model.events.steps import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    GoalRedirected,
-    ParallelStarted,
     StepFinished,
     StepRouted,
     StepStarted,
+    WorkdirChanged,
 )
+from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
 from onward.model.run import RunStatus
 
 QUEUED, RUNNING, WAITING = RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING
@@ -193,3 +192,22 @@ def resume_flags(reason: str, doubtful: str | None) -> str:
     """The flags of which a resume needs one after this stop; `doubtful` is a step in doubt, if any."""
     found = REASONS.get("in_doubt" if doubtful is not None else reason)
     return "" if found is None else found.resume_with
+
+
+# -- what the folds share: changes to a run, and the refusal of an event --------------------------------
+Changes = dict[str, Any]
+
+
+class IllegalEvent(Exception):
+    """An event that may not follow where it stands: a damaged log, or a defect in what wrote it."""
+
+    def __init__(self, status: RunStatus | None, event: Event, why: str = "") -> None:
+        self.status, self.event = status, event
+        super().__init__(why or f"{event.kind} is not allowed when the run is {status or 'not created'}")
+
+
+def without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The mapping but for one key."""
+    rest = dict(mapping)
+    rest.pop(key, None)
+    return rest

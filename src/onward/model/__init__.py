@@ -1,6 +1,7 @@
 """Nouns: what a run, its events, steps and gates are. Frozen values, no behaviour beyond invariants.
 
-Begin with `events` (what a log says) and `run` (what a log folds to). `row` is what lists read instead of
-logs, `call` and `chats/` are about calls and messages, `attempt/` about what an attempt leaves, `values/`
-about single values: names, numbers, times, the context.
+Begin with `events` (what a log says) and `run` (what a log folds to). The events of gates and calls are in
+`gate` and `call`; `catalogue` lists all events. `row` is what lists and workers read instead of logs,
+`chat` is about messages, `result` about how attempts end. Single values are in `values` (numbers, times,
+tags), `context` (what steps hand on), `ids` and `limits`.
 """

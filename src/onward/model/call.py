@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import msgspec
 
 from onward.errors import InvalidInput
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.model.ids import idempotency_key
-from onward.model.values.bounds import Instant, Number
+from onward.model.values import Instant, Number
 
-KEY_CHARACTERS_MAX = 200
+CALL_KEY_CHARACTERS_MAX = 200
 POSITIONAL = re.compile(r"m[0-9]+(\.t[0-9]+)*(\.ask)?")
 """The calls of an agent, named by their place in its conversation; `.ask` asks whether one may be made."""
 
@@ -212,11 +212,11 @@ class LimitWarned(Event, frozen=True, kw_only=True):
 
 def check_call_key(key: object) -> str:
     """A key that a handler may choose for a call."""
-    is_text = isinstance(key, str) and 0 < len(key) <= KEY_CHARACTERS_MAX and key.isprintable()
+    is_text = isinstance(key, str) and 0 < len(key) <= CALL_KEY_CHARACTERS_MAX and key.isprintable()
     if not isinstance(key, str) or not is_text:
         told = str(key)[:50]
         raise InvalidInput(
-            f"{told!r} cannot be the key of a call; use 1 to {KEY_CHARACTERS_MAX} printable characters."
+            f"{told!r} cannot be the key of a call; use 1 to {CALL_KEY_CHARACTERS_MAX} printable characters."
         )
     if POSITIONAL.fullmatch(key):
         raise InvalidInput(

@@ -1,17 +1,21 @@
-"""Identities: runs, steps, and the short names people type.
+"""Identities: runs, steps, databases and registered pipelines, and the short names people type.
 
-Identity never depends on position in history: a step is its node, its branch and its visit, fixed when
-it is planned, and the idempotency key of its effects is the same on every attempt.
+Identity never depends on position in history: a step is its node, its branch and its visit, fixed when it
+is planned, and the idempotency key of its effects is the same on every attempt. A registered pipeline is
+named as NAME or NAME@VERSION.
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
 
+import msgspec
 from blake3 import blake3
 
 from onward.errors import InvalidInput
+from onward.model.values import INTEGER_MAX, Whole
 
 RUN_ID_OWN = re.compile(r"[a-z0-9-]{1,64}")
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -123,3 +127,75 @@ def child_run_id(run_id: str, step: str, at_us: int) -> str:
 def idempotency_key(run_id: str, step: str) -> str:
     """The same on every attempt of a step, for the service that it calls."""
     return f"{run_id}/{step}"
+
+
+IDENTITY_CHARACTERS = 8
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """A database, told from every other one: also from a copy of it under another name.
+
+    Directories of runs that were made up to `unmarked_until_us` may not say whose they are: that is from
+    before databases had an identity.
+    """
+
+    name: str
+    unmarked_until_us: int = 0
+
+    @property
+    def short(self) -> str:
+        """The identity as a part of a file's name."""
+        return blake3(self.name.encode()).hexdigest()[:IDENTITY_CHARACTERS]
+
+
+PIPELINE_NAME_CHARACTERS_MAX = 100
+PIPELINE_VERSION = Whole(1, INTEGER_MAX)
+_PIPELINE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+_SHOWN = 40
+
+
+class Wanted(NamedTuple):
+    """A registered pipeline, and its version; None for the one that is enabled."""
+
+    name: str
+    version: int | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.version is None else f"{self.name}@{self.version}"
+
+
+def can_be_registered(word: str) -> bool:
+    """Whether a word has the form of NAME or NAME@VERSION; then it has no dot and no slash, as files have."""
+    name, at, version = word.partition("@")
+    return _is_pipeline_name(name) and (not at or version.isdecimal())
+
+
+def check_pipeline_name(name: str) -> str:
+    """The name, if a pipeline can be registered under it."""
+    if not _is_pipeline_name(name):
+        shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
+        raise InvalidInput(
+            f"{shown!r} cannot be the name of a registered pipeline; use 1 to {PIPELINE_NAME_CHARACTERS_MAX} "
+            "of the characters a-z, A-Z, 0-9, '_' and '-', and no '-' at the beginning."
+        )
+    return name
+
+
+def read_wanted(text: str) -> Wanted:
+    """The pipeline that is written as NAME or NAME@VERSION."""
+    name, at, version = text.partition("@")
+    check_pipeline_name(name)
+    return Wanted(name, read_version(version) if at else None)
+
+
+def read_version(text: str) -> int:
+    """The number of a version that is written."""
+    try:
+        return PIPELINE_VERSION.read(text)
+    except ValueError as error:
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        raise InvalidInput(f"the version {shown!r} is not {error}.") from None
+
+
+def _is_pipeline_name(name: str) -> bool:
+    return len(name) <= PIPELINE_NAME_CHARACTERS_MAX and _PIPELINE_NAME.fullmatch(name) is not None

@@ -1,17 +1,25 @@
-"""What a handler hands back: a value, never an exception, never a suspension."""
+"""How an attempt ends: with a result, or cut off, with what it left as far as that can be seen.
+
+A handler hands back a `Result`: a value, never an exception, never a suspension. An effect that runs at
+most once has a stored result of its own (`EffectResult`), which later attempts get instead of running it
+again. What is found after a crash is `Left`.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from itertools import islice
 from typing import Any
 
-from onward.errors import InvalidInput
-from onward.model.attempt.artifact import Artifact
-from onward.model.attempt.output import LastOutput
-from onward.model.events.steps import StepStatus
-from onward.model.values.value import plain_text
+import msgspec
+
+from onward.errors import EffectFailed, InvalidInput, StoreCorrupt
+from onward.model.context import plain_text
+from onward.model.events import Artifact, LastOutput, StepStatus
+from onward.model.run import Frozen
 
 LOG_LINES_MAX, LOG_LINE_MAX = 100, 1_000
 EXCERPT_MAX = 8_192
@@ -111,3 +119,164 @@ def _status(status: object) -> StepStatus:
     except ValueError:
         known = ", ".join(StepStatus)
         raise InvalidInput(f"the status {status!r} of a result is not one of {known}.") from None
+
+
+EFFECT_KEY_MAX = 500
+
+
+class CommandResult(Frozen, frozen=True, kw_only=True, tag="command"):
+    """A command ended, with an exit code or by a signal; `truncated`: only the end of its output was kept."""
+
+    exit_code: int | None
+    signal: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    truncated: bool = False
+
+    @property
+    def is_success(self) -> bool:
+        return self.exit_code == 0
+
+
+class FunctionResult(Frozen, frozen=True, kw_only=True, tag="function"):
+    """A function returned `value`, or raised what `error` says."""
+
+    value: Any = None
+    error: str | None = None
+
+    @property
+    def is_success(self) -> bool:
+        return self.error is None
+
+
+class SettledResult(Frozen, frozen=True, kw_only=True, tag="settled"):
+    """A person found out that it was done, and its result."""
+
+    text: str
+
+    @property
+    def is_success(self) -> bool:
+        return True
+
+
+EffectResult = CommandResult | FunctionResult | SettledResult
+_EFFECT_DECODER = msgspec.json.Decoder(EffectResult)
+
+
+def pack_effect(result: EffectResult) -> bytes:
+    """A result as it is stored."""
+    return msgspec.json.encode(result)
+
+
+def unpack_effect(key: str, stored: bytes) -> EffectResult:
+    """A stored result."""
+    try:
+        result: EffectResult = _EFFECT_DECODER.decode(stored)
+        return result
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreCorrupt(f"the result of effect {key!r} is damaged: {error}.") from None
+
+
+def check_effect_key(key: str) -> str:
+    """A key that can be stored and shown."""
+    if not key or len(key) > EFFECT_KEY_MAX or not key.isprintable():
+        raise InvalidInput(
+            f"{key[:50]!r} cannot be an effect's key; use 1 to {EFFECT_KEY_MAX} printable characters."
+        )
+    return key
+
+
+def as_command(key: str, result: EffectResult) -> CommandResult:
+    """What a command's caller gets; a function's result is none."""
+    match result:
+        case CommandResult():
+            return result
+        case SettledResult(text=text):
+            return CommandResult(exit_code=0, stdout=text)
+        case FunctionResult():
+            raise InvalidInput(
+                f"effect {key!r} was run by a Python function, not by a command; use another key."
+            )
+
+
+def as_value(key: str, result: EffectResult) -> Any:
+    """What a function's caller gets: its value, or EffectFailed with what it raised."""
+    match result:
+        case FunctionResult(error=str() as error):
+            raise EffectFailed(key, error)
+        case FunctionResult():
+            return result.value
+        case SettledResult(text=text):
+            return _json_or_text(text)
+        case CommandResult():
+            raise InvalidInput(
+                f"effect {key!r} was run by a command, not by a Python function; use another key."
+            )
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+NOT_LEFT = frozenset({"prompt.md", "stdout.log", "stderr.log"})
+"""Files of an attempt that say nothing about what it did: its prompt, and what it printed."""
+
+
+class Assessment(StrEnum):
+    """Clean: everything was looked at, and nothing is there. Unknown: nothing was found in what was seen."""
+
+    CLEAN = "clean"
+    PARTIAL = "partial"
+    UNKNOWN = "unknown"
+
+
+class LeftFile(Frozen, frozen=True):
+    """A file and its size, None if it was removed.
+
+    A directory, whose name ends with a slash, is new, or something was removed from it.
+    """
+
+    path: str
+    bytes: int | None
+
+
+class LeftEffect(Frozen, frozen=True, kw_only=True):
+    """An effect that the step began: `state` is begun, in_doubt or finished.
+
+    `about` is the tool of an agent, and what it was used with, shortened.
+    """
+
+    key: str
+    state: str
+    begun_at_us: int
+    about: str = ""
+
+
+class Left(Frozen, frozen=True, kw_only=True):
+    """One step: the call that was open, what is in its own directory, and what changed since it began.
+
+    `unseen` says what could not be looked at and why. `place` is where changes were looked for.
+    """
+
+    step: str
+    node: str
+    attempt: int
+    began_at_us: int | None = None
+    handler: str = ""
+    command: str = ""
+    directory: str | None = None
+    files: tuple[LeftFile, ...] = ()
+    place: str | None = None
+    changed: tuple[LeftFile, ...] = ()
+    effects: tuple[LeftEffect, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def assessment(self) -> Assessment:
+        """Partial if something was found; clean only if everything could be looked at."""
+        if self.changed or self.effects or any(file.path not in NOT_LEFT for file in self.files):
+            return Assessment.PARTIAL
+        return Assessment.UNKNOWN if self.unseen else Assessment.CLEAN

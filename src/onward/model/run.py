@@ -1,7 +1,7 @@
-"""A run as its log folds to: everything that planning and showing need, and nothing that grows with age.
+"""A run as its log folds to: all that planning and showing need, and nothing that grows with age.
 
-What a run did is in its log; what is kept here is bounded by the size of its graph and its context, so
-a step costs the same after a hundred thousand events as after ten.
+What a run did is in its log; what is kept here is bounded by the size of its graph and its context, so a
+step costs the same after a hundred thousand events as after ten.
 """
 
 from __future__ import annotations
@@ -11,13 +11,29 @@ from typing import Any
 
 import msgspec
 
-from onward.model.attempt.artifact import Artifact
 from onward.model.call import LimitHit
-from onward.model.events.gates import Choice
-from onward.model.events.runs import Managed
-from onward.model.simulation import Simulation
-from onward.model.values.frozenmap import NOTHING, FrozenMap
-from onward.model.workspace import Tree, Workspace
+from onward.model.context import NOTHING, FrozenMap
+from onward.model.events import Artifact, Managed, RunCreated, Tree, Workspace
+from onward.model.gate import Choice
+
+
+class Simulation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What is played instead of being executed, and what it answers.
+
+    `script` has entries by node; a node without entries succeeds. With `real_tools` only agents are
+    simulated: commands and the app's own handlers are executed.
+    """
+
+    script: dict[str, Any] = {}
+    real_tools: bool = False
+
+
+def simulation_of(created: RunCreated) -> Simulation | None:
+    """The simulation that a run was created with; older events know only that of agents."""
+    if created.simulation is None:
+        return None
+    return Simulation(script=created.simulation, real_tools=not created.simulates_tools)
+
 
 FOLD_VERSION = 17
 DEAD_END = "dead_end"

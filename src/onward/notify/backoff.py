@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.model.notification import DeliveryState
+from onward.model.row import DeliveryState
 from onward.notify.sender import Sent
 from onward.store.port.runs import Attempted, Delivery
 

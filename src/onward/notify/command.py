@@ -13,7 +13,7 @@ import msgspec
 
 from onward.errors import OnwardError
 from onward.notify.sender import Sent
-from onward.process import Finished, SystemSpawn
+from onward.process import CommandExit, SystemSpawn
 from onward.store.port.runs import Delivery
 
 
@@ -53,7 +53,7 @@ class CommandSender:
         self._spawn.close()
 
 
-def _sent(finished: Finished, timeout_s: float) -> Sent:
+def _sent(finished: CommandExit, timeout_s: float) -> Sent:
     if finished.timed_out:
         return Sent(finished.exit_code, f"timed out after {timeout_s:g} s")
     if finished.signal is not None:

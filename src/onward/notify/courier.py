@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from onward.clock import Clock, Dice
 from onward.errors import OnwardError, StoreGone
-from onward.machine.fold.notifications import tells
-from onward.model.events.event import Event
-from onward.model.notification import DeliveryState, NotificationKind
+from onward.machine.fold.rows import tells
+from onward.model.events import Event
+from onward.model.row import DeliveryState, NotificationKind
 from onward.model.run import Run
 from onward.notify.backoff import attempted, is_too_late
 from onward.notify.sender import Sender, Sent, one_line

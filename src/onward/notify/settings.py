@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from onward.errors import InvalidInput
-from onward.model.notification import NotificationKind
-from onward.model.values.bounds import GRACE, shown
+from onward.model.row import NotificationKind
+from onward.model.values import GRACE, shown
 
 KEYS = ("command", "url", "on", "timeout", "env", "secret")
 TIMEOUT_S, TIMEOUT_S_MAX = 10.0, 300.0

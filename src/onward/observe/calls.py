@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from onward.model.call import AttemptHeld, CallFinished
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.observe.exposition import Family
 from onward.observe.series import Counter, Gauge, Histogram
 from onward.store.port.messages import Flushed, Growth

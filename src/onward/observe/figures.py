@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onward.model.run import RunStatus
-from onward.model.values.instant import rfc3339
+from onward.model.values import rfc3339
 from onward.observe.exposition import Family, Sample, gauge
 from onward.store.owner import owner_label
 from onward.store.port.runs import EndedRuns, HeldRuns, Measured, Undelivered

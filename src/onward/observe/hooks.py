@@ -13,7 +13,7 @@ from onward.clock import Clock
 from onward.errors import LeaseLost, RunUnreadable, StoreError
 from onward.handlers.port import Handler, Postponed, StepContext
 from onward.model.call import CallLost
-from onward.model.events.runs import RunClaimed
+from onward.model.events import RunClaimed
 from onward.model.result import Result
 from onward.observe.about import about
 from onward.observe.health import Health

@@ -11,12 +11,18 @@ from typing import Any, TextIO
 
 import msgspec
 
-from onward.model.attempt.output import LastOutput
-from onward.model.events.event import Event
-from onward.model.events.gates import GateOpened
-from onward.model.events.steps import AttemptFailed, AttemptInterrupted, StepFinished, StepStarted, StepStatus
+from onward.model.events import (
+    AttemptFailed,
+    AttemptInterrupted,
+    Event,
+    LastOutput,
+    StepFinished,
+    StepStarted,
+    StepStatus,
+)
+from onward.model.gate import GateOpened
 from onward.model.run import Run
-from onward.model.values.instant import rfc3339
+from onward.model.values import rfc3339
 from onward.observe.about import current
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 

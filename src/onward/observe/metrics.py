@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from onward.model.events.event import Event
-from onward.model.events.steps import AttemptFailed, AttemptInterrupted
+from onward.model.events import AttemptFailed, AttemptInterrupted, Event
 from onward.model.run import Run, RunStatus
 from onward.observe.calls import CallMetrics
 from onward.observe.exposition import Family

@@ -17,8 +17,8 @@ from http import HTTPStatus
 import msgspec
 
 from onward.errors import InvalidInput
-from onward.listening import GONE, LOOPBACK, listening
-from onward.model.values.bounds import PORT, shown
+from onward.listener import GONE, LOOPBACK, listening
+from onward.model.values import PORT, shown
 
 HEAD_BYTES_MAX = 8 * 1024
 REQUEST_S_MAX = 10.0

@@ -15,11 +15,11 @@ from typing import Any, Literal
 import msgspec
 
 from onward.errors import InvalidInput
-from onward.model.answer import Verdict
+from onward.model.gate import Verdict
+from onward.model.ids import PIPELINE_VERSION
+from onward.model.limits import AMOUNT_MAX
 from onward.model.run import RunStatus
-from onward.model.values.amounts import AMOUNT_MAX
-from onward.model.values.bounds import LISTED, POSITION, Whole
-from onward.model.values.registered import VERSION
+from onward.model.values import LISTED, POSITION, Whole
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -426,7 +426,7 @@ class GetPipeline(Request, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         LISTED.check(self.limit, "limit")
         if self.version is not None:
-            VERSION.check(self.version, "version")
+            PIPELINE_VERSION.check(self.version, "version")
 
 
 class AddPipeline(Request, frozen=True, kw_only=True):
@@ -452,7 +452,7 @@ class EnablePipeline(Request, frozen=True, kw_only=True):
     by: str = "user"
 
     def __post_init__(self) -> None:
-        VERSION.check(self.version, "version")
+        PIPELINE_VERSION.check(self.version, "version")
 
 
 class RemovePipeline(Request, frozen=True, kw_only=True):

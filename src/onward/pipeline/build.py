@@ -9,7 +9,7 @@ import blake3
 import msgspec
 
 from onward.errors import InvalidPipeline
-from onward.model.values.tool_env import Variables
+from onward.model.values import Variables
 from onward.pipeline.diagnostic import Diagnostic, Severity, by_position
 from onward.pipeline.dot.reader import Reading, read
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node

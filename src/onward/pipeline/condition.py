@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from onward.errors import ConditionError
-from onward.model.values.references import as_words
+from onward.model.context import as_words
 from onward.pipeline.dot.source import unescaped
 
 __all__ = ["Clause", "Condition", "ConditionError", "parse_condition", "resolver"]

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from onward.errors import InvalidPipeline
-from onward.model.values.references import CHARACTERS_MAX, escaped, references
+from onward.model.context import TEXT_CHARACTERS_MAX, escaped, references
 from onward.pipeline.diagnostic import Diagnostic, Severity
 from onward.pipeline.graph import Graph, Node
 
@@ -25,7 +25,7 @@ Transform = Callable[[Graph], Graph] | Applicable
 """Takes a graph and returns another; it must not change the given one."""
 
 VARIABLE, BRACED = "$goal", "${goal}"
-EXPANDED_CHARACTERS_MAX = CHARACTERS_MAX
+EXPANDED_CHARACTERS_MAX = TEXT_CHARACTERS_MAX
 """All prompts together after expansion: a long goal that is used often must not fill the memory."""
 
 

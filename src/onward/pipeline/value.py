@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from onward.errors import InvalidInput
-from onward.model.values.bounds import DURATION_S_MAX, INTEGER_MAX
-from onward.model.values.value import check_value
+from onward.model.context import check_value
+from onward.model.values import DURATION_S_MAX, INTEGER_MAX
 
 OBJECT_BYTES_MAX = 8_192
 

@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from onward.machine.fold.apply import apply
-from onward.model.events.catalogue import CHECKPOINTS
-from onward.model.events.event import Event
-from onward.model.events.steps import StepFinished
+from onward.model.catalogue import CHECKPOINTS
+from onward.model.events import Event, StepFinished
 from onward.model.ids import branch_of
 from onward.model.run import Run
 from onward.read.lookup import log_pages

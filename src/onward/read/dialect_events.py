@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onward.machine.plan.route import MET
-from onward.model.events.event import Event
-from onward.model.events.gates import GateDecided, GateOpened
-from onward.model.events.runs import (
+from onward.model.events import (
+    AttemptFailed,
+    BranchFinished,
+    Event,
+    ParallelStarted,
     RunCancelled,
     RunCompleted,
     RunCreated,
@@ -20,15 +22,11 @@ from onward.model.events.runs import (
     RunInterrupted,
     RunPaused,
     RunResumed,
-)
-from onward.model.events.steps import (
-    AttemptFailed,
-    BranchFinished,
-    ParallelStarted,
     StepFinished,
     StepStarted,
     StepStatus,
 )
+from onward.model.gate import GateDecided, GateOpened
 from onward.model.run import Frozen
 from onward.read.log.projection import Projection
 from onward.read.log.step import Step

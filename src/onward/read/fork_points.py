@@ -8,10 +8,8 @@ from functools import partial
 import msgspec
 
 from onward.errors import InvalidInput, StepNotFound
-from onward.model.events.catalogue import CHECKPOINTS
-from onward.model.events.event import Event
-from onward.model.events.runs import RunResumed
-from onward.model.events.steps import StepFinished
+from onward.model.catalogue import CHECKPOINTS
+from onward.model.events import Event, RunResumed, StepFinished
 from onward.model.ids import is_in_step, node_of, place_of
 from onward.model.run import Run
 from onward.read.find_step import is_meant

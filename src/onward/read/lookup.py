@@ -10,8 +10,8 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from onward.errors import AmbiguousRun, RunNotFound
-from onward.model.events.catalogue import CHECKPOINTS
-from onward.model.events.steps import StepFinished
+from onward.model.catalogue import CHECKPOINTS
+from onward.model.events import StepFinished
 from onward.model.ids import called
 from onward.model.run import RunStatus
 from onward.read.log.projection import Projection

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from onward.machine.fold.apply import apply
-from onward.model.events.steps import StepFinished, StepStarted
+from onward.model.events import StepFinished, StepStarted
 from onward.model.ids import branch_of, step_of_gate
 from onward.model.run import Run
 from onward.read.log.kinds import step_of

@@ -10,9 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from onward.model.events.event import Event
-from onward.model.events.gates import GateDecided
-from onward.model.events.runs import (
+from onward.model.events import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    Event,
+    GoalRedirected,
+    ParallelStarted,
     PipelineChanged,
     RunClaimed,
     RunFailed,
@@ -20,18 +24,12 @@ from onward.model.events.runs import (
     RunInterrupted,
     RunPaused,
     RunResumed,
-    WorkdirChanged,
-)
-from onward.model.events.steps import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    GoalRedirected,
-    ParallelStarted,
     StepFinished,
     StepRouted,
     StepStarted,
+    WorkdirChanged,
 )
+from onward.model.gate import GateDecided
 from onward.model.ids import branch_of, step_of_gate
 from onward.model.run import Frozen, Run
 from onward.read.log.kinds import step_of

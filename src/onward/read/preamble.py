@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from onward.model.context import CURRENT_NODE, GRAPH, INTERNAL, OUTCOME, PREFERRED_LABEL
 from onward.model.run import Frozen
-from onward.model.values.namespace import CURRENT_NODE, GRAPH, INTERNAL, OUTCOME, PREFERRED_LABEL
 from onward.read.past import Past, Stage
 
 CHARACTERS_A_TOKEN = 4

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from onward.model.call import CallFinished, CallLost, CallStarted
-from onward.model.events.event import Event
-from onward.model.values.amounts import NOTHING, Amounts, amounts_of, used_amounts
+from onward.model.events import Event
+from onward.model.limits import NO_AMOUNTS, Amounts, amounts_of, used_amounts
 from onward.store.port.limits import Reservation, ReservationState
 
 
@@ -24,7 +24,7 @@ class ReservedAs(NamedTuple):
 
     scopes: tuple[str, ...]
     reserved: Amounts
-    charged: Amounts = NOTHING
+    charged: Amounts = NO_AMOUNTS
     is_estimated: bool = False
     state: ReservationState = ReservationState.OPEN
 

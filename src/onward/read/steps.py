@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from onward.machine.decide.doubt import is_in_doubt
-from onward.model.attempt.output import LastOutput
+from onward.machine.decide.calls import is_in_doubt
+from onward.model.events import LastOutput
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.read.log.projection import Projection
 from onward.read.log.step import LEFT, Step, Try

@@ -9,12 +9,11 @@ import msgspec
 
 from onward.errors import HistoryCorrupt
 from onward.machine.fold.apply import apply
-from onward.machine.fold.change import IllegalEvent
-from onward.machine.fold.gates import note_gates
-from onward.machine.fold.messages import MessagesSeen, note_message
-from onward.machine.fold.row import project
+from onward.machine.fold.rows import MessagesSeen, note_message, run_row
 from onward.machine.fold.snapshot import decode_run
-from onward.model.events.steps import StepFinished
+from onward.machine.fold.steps import note_gates
+from onward.machine.lifecycle import IllegalEvent
+from onward.model.events import StepFinished
 from onward.model.row import GateRow
 from onward.model.run import FOLD_VERSION, Run
 from onward.read.lookup import PAGE
@@ -179,7 +178,7 @@ def _compare_row(run: Run | None, position: Position, stored: Position, row: obj
     problems = []
     if position != stored:
         problems.append(f"the row says that the log ends at {stored.seq}, but it ends at {position.seq}")
-    expected = project(run)
+    expected = run_row(run)
     for name in expected.__struct_fields__:
         found, wanted = getattr(row, name), getattr(expected, name)
         if found != wanted:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onward.machine.fold.messages import MessagesSeen
-from onward.model.chats.message import Chunk, ChunkKind, Message, joined
+from onward.machine.fold.rows import MessagesSeen
+from onward.model.chat import Chunk, ChunkKind, Message, joined_parts
 from onward.model.row import MessageState
 from onward.store.port.messages import READ_MAX, MessageQuery, Messages
 from onward.store.port.retention import Blobs
@@ -40,7 +40,7 @@ async def _verify_text(messages: Messages, blobs: Blobs, message: Message) -> li
     is_whole = [chunk.index for chunk in chunks] == list(range(len(chunks))) and len(chunks) > 1
     if not is_whole or chunks[0].kind is not ChunkKind.START or chunks[-1].kind is not ChunkKind.END:
         return ["some of its chunks are missing"]
-    said = joined((chunk.kind, chunk.text) for chunk in chunks)
+    said = joined_parts((chunk.kind, chunk.text) for chunk in chunks)
     if message.content is not None and await messages.content(message.id) != said:
         return [f"its chunks are not the text that is sealed as {message.content}"]
     return []

@@ -8,17 +8,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from onward.machine.decide.doubt import interruption, with_doubt
+from onward.machine.decide.calls import interruption, with_doubt
 from onward.machine.lifecycle import REASONS
-from onward.model.chats.message import chat_of_run
-from onward.model.events.gates import Choice
-from onward.model.needs import handlers_missing
-from onward.model.row import RunRow
+from onward.model.chat import chat_of_run
+from onward.model.events import WORKTREE, branch_name
+from onward.model.gate import Choice
+from onward.model.row import RegisteredWorker, RunRow, WaitingFor, handlers_missing, waiting_for
 from onward.model.run import Gate, OpenStep, Run, RunStatus
-from onward.model.values.instant import rfc3339
-from onward.model.values.tags import tags_in
-from onward.model.worker import RegisteredWorker, WaitingFor, waiting_for
-from onward.model.workspace import WORKTREE, branch_name
+from onward.model.values import rfc3339, tags_in
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
 from onward.store.port.leases import Holder

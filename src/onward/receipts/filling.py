@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import msgspec
 
 from onward.machine.definition import AGENT, PLANNER_KINDS, TOOL, Definition, is_simulated
-from onward.model.events.gates import GateDecided
-from onward.model.events.steps import Outcome, StepFinished, StepStatus
+from onward.model.events import Outcome, StepFinished, StepStatus
+from onward.model.gate import GateDecided
 from onward.model.ids import branch_of, node_of, place_of
-from onward.model.simulation import Simulation
-from onward.model.values.instant import rfc3339
+from onward.model.run import Simulation
+from onward.model.values import rfc3339
 from onward.read.log.step import Spent, Step, Try
 from onward.receipts.names import ARTIFACTS, RESPONSE, artifact_name, attempt_path
 from onward.receipts.places import HANDOFFS, RECEIPTS, flow_name, step_file

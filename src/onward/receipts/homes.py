@@ -14,8 +14,8 @@ from typing import TypedDict
 
 import msgspec
 
-from onward.model.identity import Identity
-from onward.model.values.instant import rfc3339
+from onward.model.ids import Identity
+from onward.model.values import rfc3339
 from onward.receipts.entry import exists
 from onward.receipts.folder import Folder
 from onward.receipts.names import MANIFEST, Path

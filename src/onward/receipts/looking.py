@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
-from onward.model.attempt.leftovers import NOT_LEFT, LeftFile
+from onward.model.result import NOT_LEFT, LeftFile
 from onward.receipts.folder import Folder
 from onward.receipts.names import STATUS, Path, attempt_path
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from onward.model.events.steps import AttemptFailed, StepFinished
+from onward.model.events import AttemptFailed, StepFinished
 from onward.model.run import Run
 from onward.receipts.homes import Said
 

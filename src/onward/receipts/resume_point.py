@@ -14,7 +14,7 @@ import msgspec
 
 from onward.errors import InvalidInput
 from onward.machine.definition import Definition
-from onward.machine.plan.ending import has_edges
+from onward.machine.plan.route import has_edges
 from onward.model.ids import new_branch_id, step_id
 from onward.pipeline.graph import Graph
 from onward.pipeline.joins import PARALLEL

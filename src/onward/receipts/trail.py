@@ -13,12 +13,18 @@ from msgspec.structs import replace
 
 from onward.machine.definition import Definition
 from onward.model.call import AttemptHeld
-from onward.model.events.event import Event
-from onward.model.events.gates import GateDecided, GateWithdrawn
-from onward.model.events.runs import PipelineChanged, RunCreated, WorkdirChanged
-from onward.model.events.steps import AttemptFailed, AttemptInterrupted, StepFinished
+from onward.model.events import (
+    AttemptFailed,
+    AttemptInterrupted,
+    Event,
+    PipelineChanged,
+    RunCreated,
+    StepFinished,
+    WorkdirChanged,
+)
+from onward.model.gate import GateDecided, GateWithdrawn
 from onward.model.ids import branch_of, is_in_step
-from onward.model.simulation import Simulation, simulation_of
+from onward.model.run import Simulation, simulation_of
 from onward.read.log.projection import Projection
 from onward.receipts.filling import Ending, Leaving, Setting, decision, leaving, status_of
 

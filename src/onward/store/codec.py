@@ -16,10 +16,8 @@ from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt
 from onward.model.call import CallFinished, CallStarted
-from onward.model.events.catalogue import CATALOGUE
-from onward.model.events.event import ContextEvent, Event
-from onward.model.events.runs import RunClaimed
-from onward.model.events.steps import StepFinished
+from onward.model.catalogue import CATALOGUE
+from onward.model.events import ContextEvent, Event, RunClaimed, StepFinished
 from onward.model.run import Frozen
 from onward.store.port.log import KEPT_APART, Position, StoredEvent
 

@@ -20,9 +20,18 @@ from msgspec.structs import replace
 
 from onward.errors import LimitReached, OnwardError, Refused, StoreCorrupt
 from onward.model.call import Reserved, Usage
+from onward.model.limits import (
+    DAY,
+    MEASURES,
+    Amounts,
+    amounts_of,
+    day_of,
+    kind_of,
+    part_of,
+    shown_amount,
+    used_amounts,
+)
 from onward.model.row import CallClosed, CallOpened
-from onward.model.values.amounts import MEASURES, Amounts, amounts_of, shown_amount, used_amounts
-from onward.model.values.scopes import DAY, day_of, kind_of, part_of
 from onward.store.codec import content_hash
 from onward.store.port.limits import Limit, Reservation, ReservationState, Scope, Spent, UsageKind, Warned
 from onward.store.port.log import Write

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from onward.errors import StoreCorrupt
-from onward.model.chats.intake import Intake
-from onward.model.chats.message import (
+from onward.model.chat import (
     Chunk,
     ChunkKind,
     Heard,
+    Intake,
     Message,
     Part,
     Reset,
     Role,
-    joined,
+    joined_parts,
     seal_parts,
     unseal_parts,
 )
@@ -174,7 +174,7 @@ def chunk_of(columns: Sequence[Any]) -> Chunk:
 
 def parts_of(chunks: Iterable[Sequence[Any]]) -> tuple[Part, ...]:
     """The content of a message from the columns of its chunks: kind and text."""
-    return joined((ChunkKind(kind), text) for kind, text in chunks)
+    return joined_parts((ChunkKind(kind), text) for kind, text in chunks)
 
 
 def sealed_content(parts: Iterable[Part]) -> tuple[str, bytes]:

@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any
 
 from onward.model.run import RunStatus
-from onward.model.values.tags import tag_pattern
+from onward.model.values import tag_pattern
 from onward.store.port.runs import SEARCHED_MAX, GateQuery, RunQuery, lowered
 from onward.store.rows import ROW_FIELDS
 

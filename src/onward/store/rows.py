@@ -16,10 +16,8 @@ import msgspec
 import zstandard
 
 from onward.errors import HistoryCorrupt, StoreCorrupt
-from onward.model.notification import Notification
-from onward.model.row import GateRow, RunRow
+from onward.model.row import GateRow, Notification, Offer, RegisteredWorker, RunRow
 from onward.model.run import RunStatus
-from onward.model.worker import Offer, RegisteredWorker
 from onward.store.codec import content_hash
 from onward.store.port.leases import Effect, Holder
 from onward.store.port.log import Position, Snapshot, StoredEvent, Write, read_with

@@ -13,17 +13,23 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from onward.machine.decide.doubt import doubtful_step
-from onward.machine.decide.lost_calls import with_lost_calls
+from onward.machine.decide.calls import doubtful_step, with_lost_calls
 from onward.machine.fold.apply import apply
-from onward.machine.fold.call_rows import call_rows
-from onward.machine.fold.gates import gate_rows
-from onward.machine.fold.notifications import notifications
-from onward.machine.fold.row import project
+from onward.machine.fold.rows import call_rows, notifications, run_row
 from onward.machine.fold.snapshot import encode_run
-from onward.model.events.event import Event
-from onward.model.events.runs import RunClaimed, RunCreated, RunForked, RunQueued
-from onward.model.events.steps import Outcome, StepFinished, StepStarted, StepStatus, Transition
+from onward.machine.fold.steps import gate_rows
+from onward.model.events import (
+    Event,
+    Outcome,
+    RunClaimed,
+    RunCreated,
+    RunForked,
+    RunQueued,
+    StepFinished,
+    StepStarted,
+    StepStatus,
+    Transition,
+)
 from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import seal, unseal
 from onward.store.port.leases import Lease
@@ -125,7 +131,7 @@ def _composed(
         next_node=run.next_node,
         doubtful=doubtful_step(run),
         steps_finished=run.steps_finished,
-        row=project(run),
+        row=run_row(run),
         gates=gate_rows(before, events, run, at_us),
         calls=call_rows(before, events),
         pipeline=run.pipeline,

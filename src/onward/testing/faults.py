@@ -30,7 +30,7 @@ from inspect import iscoroutinefunction
 from typing import Any, Generic, TypeVar
 
 from onward.errors import StoreError, StoreUnavailable
-from onward.model.identity import Identity
+from onward.model.ids import Identity
 from onward.store.port.store import Store, Unwatch
 from onward.testing.clock import ManualClock
 

@@ -22,7 +22,7 @@ from blake3 import blake3
 
 from onward.clock import Clock, SystemClock
 from onward.errors import InvalidInput
-from onward.listening import LOOPBACK, listening
+from onward.listener import LOOPBACK, listening
 from onward.testing.models.ledger import Entry, Ledger
 from onward.testing.models.script import Playing, Prompt, Reply, Script, played, read_script
 from onward.testing.models.wire import MALFORMED, PAGE, Wire, error_body, error_headers, event

@@ -10,7 +10,7 @@ from typing import Self
 from onward.clock import Clock
 from onward.engine.engine import Engine
 from onward.engine.loop.stop import DRAIN, GRACE_S, StopSwitch
-from onward.model.values.bounds import CONCURRENCY
+from onward.model.values import CONCURRENCY
 from onward.worker.worker import Chats, Shift, Worker, log
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from onward.clock import Clock
 from onward.engine.lease.served import Unserved
 from onward.model.ids import called
-from onward.model.worker import Offer, waiting_for
+from onward.model.row import Offer, waiting_for
 from onward.observe.about import about
 from onward.store.port.leases import Workers
 

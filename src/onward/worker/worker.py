@@ -19,7 +19,7 @@ from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost, OnwardError, SchemaTooNew, StoreError, StoreGone
 from onward.model.ids import called
 from onward.model.run import Run, RunStatus
-from onward.model.values.bounds import CONCURRENCY, WAIT
+from onward.model.values import CONCURRENCY, WAIT
 from onward.observe.about import about
 from onward.observe.metrics import Metrics
 from onward.worker.registration import Registration

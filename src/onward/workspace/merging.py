@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onward.errors import WorkspaceFailed
-from onward.model.workspace import Conflict, Tree
+from onward.model.events import Conflict, Tree
 from onward.workspace.git import Git
 
 CONFLICTS = 1

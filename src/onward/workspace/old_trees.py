@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from onward.errors import WorkspaceFailed
-from onward.model.workspace import branch_name
+from onward.model.events import branch_name
 from onward.workspace.git import Git
 
 

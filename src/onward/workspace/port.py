@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from onward.model.workspace import Merged, Tree
+from onward.model.events import Merged, Tree
 
 Check = Callable[[], None]
 """Called while the run's trees are locked, right before a change; raises to forbid it."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from onward.errors import InvalidInput, WorkspaceFailed
-from onward.model.workspace import Merged, Tree
+from onward.model.events import Merged, Tree
 from onward.workspace.git import Git, locked
 from onward.workspace.merging import merge_all
 from onward.workspace.port import Check, Place, unchecked

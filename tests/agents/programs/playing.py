@@ -17,7 +17,7 @@ from onward.agents.programs.choosing import AgentSteps, AsksModels
 from onward.agents.programs.handler import ProgramHandler
 from onward.agents.programs.program import KNOWN_PROGRAMS, LINES, Program
 from onward.model.call import CallFinished
-from onward.model.values.tool_env import ALWAYS, is_named
+from onward.model.values import ALWAYS_PASSED, is_named
 from onward.process import SystemSpawn
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.redact.stream import cleaner_of
@@ -86,7 +86,7 @@ async def at(
 
 
 def variables(names: tuple[str, ...]) -> Mapping[str, str]:
-    return {name: value for name, value in VARIABLES.items() if is_named(name, (*ALWAYS, *names))}
+    return {name: value for name, value in VARIABLES.items() if is_named(name, (*ALWAYS_PASSED, *names))}
 
 
 async def calls(process: Process, run_id: str = "run") -> list[CallFinished]:

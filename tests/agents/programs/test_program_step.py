@@ -16,8 +16,8 @@ from onward.agents.step.handler import AgentHandler
 from onward.clock import SystemClock
 from onward.errors import InvalidInput, Refused, RunNotFound
 from onward.model.call import CallKind, CallStarted, CallStatus
-from onward.model.chats.message import ChunkKind
-from onward.model.events.steps import StepFinished
+from onward.model.chat import ChunkKind
+from onward.model.events import StepFinished
 from onward.model.run import RunStatus
 from onward.redact.redactor import Redactor
 from onward.store.port.messages import MessageQuery

@@ -15,8 +15,7 @@ from onward.engine.log.write import applied
 from onward.handlers.output import AttemptOutput
 from onward.handlers.port import StepContext
 from onward.handlers.room import Room
-from onward.model.events.runs import RunClaimed, RunCreated
-from onward.model.events.steps import StepStarted
+from onward.model.events import RunClaimed, RunCreated, StepStarted
 from onward.pipeline.build import build
 from onward.process import SystemSpawn
 from tests.world import line

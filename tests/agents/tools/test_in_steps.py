@@ -18,8 +18,8 @@ from onward.agents.step.handler import AgentHandler
 from onward.agents.tools.functions.tool import FunctionTools, function_tool
 from onward.agents.tools.port import ToolRules, ToolSource
 from onward.agents.tools.toolbox import Toolbox
-from onward.machine.decide.doubt import calls_in_doubt
-from onward.model.answer import Answer
+from onward.machine.decide.calls import calls_in_doubt
+from onward.model.gate import Answer
 from onward.model.run import RunStatus
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.testing.clock import ManualClock, SeededDice

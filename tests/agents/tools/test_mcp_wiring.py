@@ -9,8 +9,7 @@ import pytest
 
 from onward.agents.tools.port import ToolAnswer
 from onward.agents.tools.toolbox import Toolbox
-from onward.config.known_secrets import redactor_of
-from onward.config.settings import load_settings
+from onward.config import load_settings, redactor_of
 from onward.errors import InvalidInput
 from onward.wiring import make_mcp
 from tests.agents.tools.mcp_servers import PROGRAM

@@ -10,9 +10,9 @@ import pytest
 from onward.agents.tools.port import ToolRules
 from onward.agents.tools.settings import HTTP_READERS, READERS, read_tools
 from onward.agents.tools.toolbox import Toolbox
-from onward.config.settings import load_settings
+from onward.config import load_settings
 from onward.errors import InvalidInput
-from onward.model.values.tools import BUILT_IN_TOOLS
+from onward.model.values import BUILT_IN_TOOLS
 from onward.redact.redactor import NOTHING_SECRET
 from onward.wiring import make_toolbox
 from tests.agents.tools.in_workspace import step_in

@@ -13,7 +13,7 @@ from onward.agents.tools.fixed import FixedTools
 from onward.agents.tools.hooked import HookedTools
 from onward.agents.tools.port import ToolUse
 from onward.agents.tools.workspace.shell import ShellTool
-from onward.config.environment import tool_environment
+from onward.config import tool_environment
 from onward.handlers.output import AttemptOutput
 from onward.handlers.room import Room
 from onward.handlers.shell.hooks import ToolHooks

@@ -15,7 +15,7 @@ from onward.agents.tools.web.addresses import read_allowed, target_of
 from onward.agents.tools.web.client import RequestFailed, request
 from onward.agents.tools.web.tools import Web, web_tools
 from onward.errors import CallTimedOut
-from onward.listening import listening
+from onward.listener import listening
 from tests.agents.asking import raw_server, response
 from tests.agents.tools.in_workspace import step_in, using
 

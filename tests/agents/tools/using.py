@@ -12,8 +12,7 @@ from onward.clock import Clock
 from onward.engine.log.write import applied
 from onward.handlers.port import StepContext
 from onward.handlers.room import Room
-from onward.model.events.runs import RunClaimed, RunCreated
-from onward.model.events.steps import StepStarted
+from onward.model.events import RunClaimed, RunCreated, StepStarted
 from onward.pipeline.build import build
 from tests.world import line
 

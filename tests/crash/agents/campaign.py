@@ -33,7 +33,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from onward.errors import RunNotFound
-from onward.model.values.amounts import NOTHING
+from onward.model.limits import NO_AMOUNTS
 from onward.store.port.store import Store
 from onward.testing.model_endpoint import ModelEndpoint, serving_model
 from onward.testing.models.ledger import Entry, Ledger
@@ -201,7 +201,7 @@ async def _killed(
 
 async def _judge_scopes(store: Store, runs: int) -> list[str]:
     """What was spent in the chat and the project is what the logs of all runs add up to."""
-    total = NOTHING
+    total = NO_AMOUNTS
     for number in range(runs):
         try:
             total = total.plus(charged(await events_of(store, f"talk-{number}")))
@@ -211,7 +211,7 @@ async def _judge_scopes(store: Store, runs: int) -> list[str]:
     return [
         f"{scope.id}: spent {scope.spent}, reserved {scope.reserved}; the logs say {total}"
         for scope in found
-        if (scope.spent, scope.reserved) != (total, NOTHING)
+        if (scope.spent, scope.reserved) != (total, NO_AMOUNTS)
     ]
 
 

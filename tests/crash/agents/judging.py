@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from onward.errors import RunNotFound
 from onward.model.call import CallFinished, CallKind, CallLost, CallStarted, CallStatus, call_key
-from onward.model.chats.message import Message
-from onward.model.events.event import Event
+from onward.model.chat import Message
+from onward.model.events import Event
+from onward.model.limits import NO_AMOUNTS, Amounts, amounts_of, used_amounts
 from onward.model.row import MessageState
-from onward.model.values.amounts import NOTHING, Amounts, amounts_of, used_amounts
 from onward.read.verify import verify_run
 from onward.store.codec import unseal
 from onward.store.port.limits import ReservationState
@@ -76,7 +76,7 @@ def unrecorded(run_id: str, events: list[Event], ledger: list[Entry]) -> list[st
 
 def charged(events: list[Event]) -> Amounts:
     """What the calls of a log cost together, counted from its events alone."""
-    total, opened = NOTHING, dict[tuple[str, str], CallStarted]()
+    total, opened = NO_AMOUNTS, dict[tuple[str, str], CallStarted]()
     for event in events:
         if isinstance(event, CallStarted):
             opened[event.step, event.call] = event
@@ -103,7 +103,7 @@ async def judge_end(
     problems += repeated(seen, ledger) + unrecorded(run_id, events, ledger)
     made = await store.limits.reservations(run_id)
     problems += [f"{one.call} is still reserved" for one in made if one.state is ReservationState.OPEN]
-    total = NOTHING
+    total = NO_AMOUNTS
     for one in made:
         total = total.plus(one.charged)
     if total != charged(events):

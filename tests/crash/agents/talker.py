@@ -22,7 +22,7 @@ from onward.agents.wire import client as client  # and this
 from onward.clock import SystemClock, SystemDice, SystemIds
 from onward.engine.engine import Engine, Resume, Start
 from onward.errors import RunNotFound
-from onward.machine.decide.doubt import calls_in_doubt, is_in_doubt
+from onward.machine.decide.calls import calls_in_doubt, is_in_doubt
 from onward.model.call import call_key
 from onward.model.run import OpenStep, Run, RunStatus
 from onward.wiring import open_store

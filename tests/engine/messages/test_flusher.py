@@ -14,7 +14,7 @@ from onward.engine.messages.stream import BEHIND_BYTES, FLUSH_BYTES, MessageStre
 from onward.engine.messages.tidying import EVERY_S, KEPT_S, MessageTidying
 from onward.errors import StoreCorrupt, StoreUnavailable
 from onward.model.call import Streamed
-from onward.model.chats.message import ChunkKind, chat_of_run, message_id
+from onward.model.chat import ChunkKind, chat_of_run, message_id
 from onward.model.row import MessageState
 from onward.redact.redactor import Redactor
 from onward.store.port.messages import Flushed, Growth, Messages

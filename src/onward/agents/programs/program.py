@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onward.errors import InvalidInput
-from onward.model.values.bounds import shown
+from onward.model.values import shown
 
 FILE = "onward.toml"
 LINES, TEXT = "lines", "text"

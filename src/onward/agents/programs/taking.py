@@ -22,7 +22,7 @@ from onward.agents.programs.reading.pieces import (
 from onward.agents.programs.reading.splitting import Lines, event_in
 from onward.handlers.calls import TextSink
 from onward.handlers.port import StepContext
-from onward.model.chats.message import ChunkKind
+from onward.model.chat import ChunkKind
 from onward.redact.stream import RedactingStream
 
 SHOWN_CHARACTERS_MAX = 4_000_000

@@ -18,12 +18,11 @@ from onward.agents.programs.taking import Taking, storable
 from onward.agents.programs.trouble import failed, missing, not_started
 from onward.agents.step.asking import usage_of
 from onward.agents.step.thread import Thread
-from onward.clock import Clock
-from onward.deadline import Deadline
+from onward.clock import Clock, Deadline
 from onward.errors import CannotExecute, SpawnFailed
 from onward.handlers.calls import CallAnswer, TextSink
 from onward.handlers.port import StepContext
-from onward.process import Finished, Hear
+from onward.process import CommandExit, Hear
 
 STDERR_CHARACTERS = 2_000
 
@@ -40,7 +39,7 @@ class RunsPrograms(Protocol):
         stdin: bytes,
         deadline: Deadline,
         hear: Hear,
-    ) -> Finished:
+    ) -> CommandExit:
         """Run one to its end; nothing that it started is left then, nor after a cancellation."""
         ...
 
@@ -71,7 +70,7 @@ class Turn(msgspec.Struct):
         await message.ready()
         return self._answer(taking, self._ended(taking, finished))
 
-    async def _finished(self, taking: Taking) -> Finished:
+    async def _finished(self, taking: Taking) -> CommandExit:
         try:
             return await self.spawn.run_program(
                 words_of(self.program, self.asked),
@@ -87,7 +86,7 @@ class Turn(msgspec.Struct):
         except SpawnFailed as error:
             raise not_started(self.program, str(error), kind=FailureKind.TRANSIENT) from error
 
-    def _ended(self, taking: Taking, finished: Finished) -> Ended:
+    def _ended(self, taking: Taking, finished: CommandExit) -> Ended:
         """What the turn ended with; an answer counts even if the program failed after it."""
         ended = taking.ended
         if ended is None and taking.trouble is None and self.program.format == TEXT:
@@ -163,7 +162,7 @@ def _since(total: Usage, before: Session) -> Usage:
     )
 
 
-def _trouble(finished: Finished, *, is_empty: bool) -> Trouble:
+def _trouble(finished: CommandExit, *, is_empty: bool) -> Trouble:
     """Why a program ended without an answer, as far as it can be seen from outside."""
     said = finished.stderr.strip()[-STDERR_CHARACTERS:]
     if is_empty:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from onward.errors import InvalidInput
-from onward.model.values.value import check_value
+from onward.model.context import check_value
 from onward.redact.redactor import Redactor
 
 CHARACTERS_MAX = 8 * 1024 * 1024

@@ -17,7 +17,7 @@ from onward.agents.step.answered import recorded
 from onward.agents.step.thread import Thread
 from onward.handlers.calls import CallAnswer, TextSink
 from onward.model.call import Usage
-from onward.model.chats.message import ChunkKind
+from onward.model.chat import ChunkKind
 from onward.redact.stream import RedactingStream
 
 OnText = Callable[[ChunkKind, str], None]

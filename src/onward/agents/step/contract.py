@@ -20,9 +20,9 @@ import msgspec
 
 from onward.errors import InvalidInput
 from onward.handlers.function import RESPONSE_CHARACTERS
-from onward.model.events.steps import StepStatus
+from onward.model.context import check_value
+from onward.model.events import StepStatus
 from onward.model.result import Result
-from onward.model.values.value import check_value
 from onward.pipeline.graph import Edge
 
 LINES_MAX = 40

@@ -38,7 +38,7 @@ from onward.errors import LimitReached, Refused
 from onward.handlers.calls import CallOptions, StepPast
 from onward.handlers.port import StepContext
 from onward.model.call import CallKind
-from onward.model.chats.message import ChunkKind
+from onward.model.chat import ChunkKind
 from onward.model.result import Result
 from onward.pipeline.graph import Node
 

@@ -10,9 +10,9 @@ from onward.agents.step.contract import Unreadable, facts_of
 from onward.agents.tools.schema import check_schema, problems
 from onward.errors import InvalidInput
 from onward.handlers.function import RESPONSE_CHARACTERS
-from onward.model.events.steps import StepStatus
+from onward.model.context import check_value
+from onward.model.events import StepStatus
 from onward.model.result import Result
-from onward.model.values.value import check_value
 from onward.pipeline.graph import Node
 
 SCHEMA = "output_schema"

@@ -30,8 +30,8 @@ from onward.errors import (
 from onward.handlers.calls import CallAnswer, CallOptions
 from onward.handlers.port import StepContext
 from onward.handlers.questions import StepQuestion, step_question
-from onward.model.answer import Decision
 from onward.model.call import CallKind
+from onward.model.gate import Decision
 
 ABOUT_CHARACTERS = 500
 NAME_CHARACTERS = 100

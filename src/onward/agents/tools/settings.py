@@ -10,7 +10,7 @@ import msgspec
 
 from onward.agents.tools.web.addresses import Allowed, read_allowed
 from onward.errors import InvalidInput
-from onward.model.values.bounds import Seconds, Whole, shown
+from onward.model.values import Seconds, Whole, shown
 
 HTTP = "http"
 TIME_LIMIT = Seconds(0.1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.model.values.bounds import INTEGER_MAX
+from onward.model.values import INTEGER_MAX
 
 
 def count(tokens: int | None) -> int:

@@ -7,8 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from onward.config.known_secrets import redactor_of
-from onward.config.settings import Settings, load_settings, place_in
+from onward.config import Settings, load_settings, place_in, redactor_of
 from onward.errors import InvalidInput
 from onward.wiring import POSTGRES, PROJECT_RUNS
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from onward.cli.opening.app import app_of, sources_of
 from onward.cli.opening.database import opened
-from onward.config.known_secrets import redactor_of
-from onward.config.settings import Settings, load_settings
+from onward.config import Settings, load_settings, redactor_of
 
 if TYPE_CHECKING:
     from onward.app import Onward

@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from onward.cli.opening.app import loaded_app
-from onward.config.settings import ADDRESS, Settings, load_settings
+from onward.config import ADDRESS, CONFIG_FILE, Settings, load_settings
 from onward.errors import NoDatabase
-from onward.project import CONFIG_FILE
 from onward.wiring import is_there, open_store
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from onward.cli.opening.app import common_app, sources_of
 from onward.cli.opening.database import opened, place_of
-from onward.config.environment import tool_environment
+from onward.config import tool_environment
 
 if TYPE_CHECKING:
     from onward.app import Onward

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from onward.cli.opening.app import app_of
 from onward.cli.opening.database import opened, place_of
 from onward.cli.opening.looking import store_with_homes
-from onward.config.environment import step_key
-from onward.config.known_secrets import redactor_of
-from onward.config.settings import Settings, load_settings
+from onward.config import Settings, load_settings, redactor_of, step_key
 from onward.errors import InvalidInput
 from onward.wiring import make_courier
 

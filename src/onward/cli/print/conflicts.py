@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from onward.cli.print.text import one_line
-from onward.machine.plan.join import CONFLICTS
-from onward.model.events.event import Event
-from onward.model.events.steps import StepFinished
+from onward.machine.plan.planner import CONFLICTS
+from onward.model.events import Event, StepFinished
 from onward.model.ids import branch_of
 from onward.model.run import Run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onward.cli.print.text import clean, one_line
-from onward.model.attempt.output import LastOutput
+from onward.model.events import LastOutput
 
 LINES_SHOWN = 10
 ALL = 1_000_000

@@ -7,7 +7,7 @@ from typing import Any
 
 from onward.cli.print.text import clean, count, local_time, one_line
 from onward.model.ids import is_in_step
-from onward.model.values.instant import read_rfc3339
+from onward.model.values import read_rfc3339
 
 ABOUT_LINES = 20
 DESCRIPTION_CHARACTERS = 500

@@ -15,9 +15,9 @@ from onward.cli.print.output import Output
 from onward.cli.print.progress import is_at_work
 from onward.cli.print.text import one_line
 from onward.clock import SystemClock
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.model.run import AttemptState, OpenStep, Run
-from onward.model.values.instant import span
+from onward.model.values import span
 
 TICK_S = 0.25
 STYLES = {

@@ -10,24 +10,25 @@ from onward.cli.print.failed_output import failed_lines
 from onward.cli.print.render import SIMULATED, id_words
 from onward.cli.print.text import clean, one_line
 from onward.model.call import CallFinished, CallStarted, LimitWarned
-from onward.model.events.event import Event
-from onward.model.events.gates import GateDecided, GateOpened
-from onward.model.events.runs import RunCompleted, RunCreated
-from onward.model.events.steps import (
+from onward.model.events import (
     AttemptFailed,
     AttemptInterrupted,
     BranchFinished,
+    Event,
     GoalRedirected,
     ParallelStarted,
+    RunCompleted,
+    RunCreated,
     StepFinished,
     StepRouted,
     StepStarted,
     StepStatus,
 )
+from onward.model.gate import GateDecided, GateOpened
 from onward.model.ids import called
+from onward.model.limits import shown_amount
 from onward.model.run import AttemptState, OpenStep, Run
-from onward.model.values.amounts import shown_amount
-from onward.model.values.instant import span
+from onward.model.values import span
 from onward.read.view import view_simulation
 
 _TONES: Mapping[StepStatus, str] = {

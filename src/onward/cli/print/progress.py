@@ -7,7 +7,7 @@ from typing import Protocol
 
 from onward.cli.print.narrate import Narrator, printed
 from onward.cli.print.output import Output
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.model.run import Run
 
 

@@ -14,13 +14,12 @@ from onward.cli.print.failed_output import failed_lines
 from onward.cli.print.gates import question_lines
 from onward.cli.print.leftovers import left_lines
 from onward.cli.print.text import age, clean, count, local_time, one_line, table
-from onward.config.settings import load_settings
+from onward.config import load_settings
 from onward.machine.lifecycle import REASONS, resume_flags
-from onward.model.attempt.output import LastOutput
-from onward.model.chats.message import chat_of_run
+from onward.model.chat import chat_of_run
+from onward.model.events import WORKTREE, LastOutput
 from onward.model.ids import called
-from onward.model.values.instant import span
-from onward.model.workspace import WORKTREE
+from onward.model.values import span
 from onward.operations.replies.runs import LimitStop, RunListed, RunState
 from onward.read.view import dead_end
 

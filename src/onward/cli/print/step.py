@@ -11,7 +11,7 @@ from onward.cli.options import Common
 from onward.cli.print.render import instant_us, when
 from onward.cli.print.text import clean, count, local_time, one_line, table
 from onward.model.ids import called
-from onward.model.values.instant import span
+from onward.model.values import span
 from onward.operations.replies.steps import StepPage, TryPage
 
 LINES_SHOWN = 10

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from onward.model.values.instant import DAY_S, HOUR_S, MINUTE_S
+from onward.model.values import DAY_S, HOUR_S, MINUTE_S
 
 _SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor, screen

@@ -12,9 +12,9 @@ from onward.engine.step.shielded import unbroken
 from onward.errors import InvalidInput
 from onward.handlers.questions import StepQuestion
 from onward.machine.decide.calls import finish_call, open_attempt, question_changed
-from onward.model.answer import Decision
 from onward.model.call import CallFinished, CallKind, CallStatus, gate_of_call
-from onward.model.events.steps import StepStarted
+from onward.model.events import StepStarted
+from onward.model.gate import Decision
 
 GATE = CallKind.GATE.value
 

@@ -13,8 +13,8 @@ from onward.errors import EffectFailed
 from onward.handlers.calls import CallOptions, Recorder
 from onward.handlers.plain import Functions
 from onward.model.call import CallKind
-from onward.model.effect import as_value, check_key, unpack
-from onward.model.values.value import check_value
+from onward.model.context import check_value
+from onward.model.result import as_value, check_effect_key, unpack_effect
 
 EFFECT = "effect:"
 """What the calls that are effects are named by, so that no other call has the same key."""
@@ -30,13 +30,13 @@ async def effect(
     only_success: bool,
 ) -> Any:
     """What the effect answered. `earlier`: where older versions stored the effects of steps."""
-    check_key(key)
+    check_effect_key(key)
     if earlier is not None:
         found = await earlier.find(recorder.key_of(key))
         if found is not None and found.result is None:
             raise in_doubt(found)
         if found is not None and found.result is not None:
-            return as_value(key, unpack(key, found.result))
+            return as_value(key, unpack_effect(key, found.result))
     raised: list[Exception] = []
     options = CallOptions(repeatable=False, type=CallKind.EFFECT.value, name=key)
     answer = partial(_answer, functions, function, raised, only_success)

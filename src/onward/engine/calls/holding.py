@@ -21,8 +21,7 @@ from onward.handlers.questions import StepQuestion
 from onward.machine.decide.calls import attempt_over, hold_attempt
 from onward.machine.fold.calls import GATE, PAUSE
 from onward.model.call import AttemptHeld, LimitHit
-from onward.model.events.event import Event
-from onward.model.events.steps import StepStarted
+from onward.model.events import Event, StepStarted
 from onward.model.run import Run
 
 

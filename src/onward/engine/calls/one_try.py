@@ -11,8 +11,8 @@ from onward.engine.calls.told import told
 from onward.errors import CallFailed
 from onward.handlers.calls import CallAnswer, CallOptions
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, Streamed
-from onward.model.events.steps import StepStarted
-from onward.model.values.value import check_value
+from onward.model.context import check_value
+from onward.model.events import StepStarted
 
 
 class OneTry(msgspec.Struct, frozen=True):

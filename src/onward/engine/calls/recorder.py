@@ -25,9 +25,9 @@ from onward.errors import InvalidInput
 from onward.handlers.calls import CallOptions, StepPast
 from onward.handlers.plain import Functions
 from onward.handlers.questions import StepQuestion
-from onward.model.answer import Decision
 from onward.model.call import LimitHit, call_key
-from onward.model.events.steps import StepStarted
+from onward.model.events import StepStarted
+from onward.model.gate import Decision
 
 
 class CallRecorder:

@@ -18,8 +18,8 @@ from onward.handlers.calls import CallOptions
 from onward.handlers.plain import Functions
 from onward.machine.decide.calls import call_in_doubt, finish_call, lose_call, open_attempt, start_call
 from onward.model.call import CallFinished, CallStarted, Streamed
-from onward.model.chats.message import message_id
-from onward.model.events.steps import StepStarted
+from onward.model.chat import message_id
+from onward.model.events import StepStarted
 
 RETRY_S_FIRST, RETRY_S_MAX = 0.5, 30.0
 ROOM_S = 1.0

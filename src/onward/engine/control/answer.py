@@ -17,11 +17,17 @@ from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.engine.loop.runner import Runner
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
-from onward.machine.decide.answers import next_deadline, next_reminder, overdue
-from onward.machine.decide.claim import woken
-from onward.machine.decide.requests import Decide, decide_and_claim, decide_answer, decide_woken
-from onward.model.answer import Answer
-from onward.model.events.gates import GateDecided
+from onward.machine.decide.requests import (
+    Decide,
+    decide_and_claim,
+    decide_answer,
+    decide_woken,
+    next_deadline,
+    next_reminder,
+    overdue,
+    woken,
+)
+from onward.model.gate import Answer, GateDecided
 from onward.model.run import Gate, Run, RunStatus
 from onward.read.lookup import newest_first
 from onward.store.codec import unseal

@@ -15,16 +15,12 @@ from onward.engine.loop.definitions import Definitions
 from onward.engine.redacted import redacted_event
 from onward.errors import InvalidInput
 from onward.machine.definition import Definition
-from onward.model.events.event import Event
-from onward.model.events.runs import RunCreated
+from onward.model.context import check_given, copied
+from onward.model.events import IN_PLACE, Event, RunCreated, Workspace
 from onward.model.ids import check_run_id
-from onward.model.needs import with_directory
+from onward.model.row import with_directory
 from onward.model.run import Run
-from onward.model.values.bounds import INSTANT, PRIORITY, shown
-from onward.model.values.namespace import check_given
-from onward.model.values.tags import checked_tags
-from onward.model.values.value import copied
-from onward.model.workspace import IN_PLACE, Workspace
+from onward.model.values import INSTANT, PRIORITY, checked_tags, shown
 from onward.pipeline.build import Pipeline
 from onward.version import VERSION
 

@@ -17,11 +17,10 @@ from onward.engine.loop.serving import Serving
 from onward.engine.redacted import redacted_event
 from onward.errors import InvalidInput
 from onward.machine.decide.resume import pipeline_changed
-from onward.model.events.runs import RunForked
+from onward.model.context import check_given, copied
+from onward.model.events import RunForked
 from onward.model.ids import check_run_id
-from onward.model.values.bounds import EVENT
-from onward.model.values.namespace import check_given
-from onward.model.values.value import copied
+from onward.model.values import EVENT
 from onward.read.fork_points import checkpoint_before, no_place_named
 from onward.read.lookup import CHECKPOINT_KINDS
 from onward.store.port.log import RunLog

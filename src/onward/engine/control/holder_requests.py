@@ -15,9 +15,8 @@ from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.engine.managed.child import latest
 from onward.engine.managed.settings import ORPHANED
 from onward.errors import Refused, RunNotFound
-from onward.machine.decide.orphans import orphaned
-from onward.machine.decide.requests import Decide, decide_cancel, decide_dismiss, decide_pause
-from onward.machine.decide.steering import decide_steer
+from onward.machine.decide.owner_loss import orphaned
+from onward.machine.decide.requests import Decide, decide_cancel, decide_dismiss, decide_pause, decide_steer
 from onward.machine.lifecycle import SUPERSEDED
 from onward.model.run import Run
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from onward.errors import InvalidInput
-from onward.model.answer import Answer
+from onward.model.gate import Answer
 from onward.model.run import Gate, Run
 from onward.pipeline.gate.answers import approving
 from onward.pipeline.gate.words import FREEFORM

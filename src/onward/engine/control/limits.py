@@ -9,18 +9,19 @@ import msgspec
 from onward.clock import Clock, SystemIds
 from onward.engine.log.journal import Journal
 from onward.errors import InvalidInput, Refused, RunNotFound
-from onward.machine.decide.lifting import decide_lift, is_held_by_limit
+from onward.machine.decide.calls import decide_lift, is_held_by_limit
 from onward.model.call import LimitHit
 from onward.model.ids import display_id
-from onward.model.run import Run
-from onward.model.values.amounts import (
+from onward.model.limits import (
     MEASURES,
+    kind_of,
     leaves_more_room,
     raise_argument,
     raised_amount,
+    scopes_of,
     shown_amount,
 )
-from onward.model.values.scopes import kind_of, scopes_of
+from onward.model.run import Run
 from onward.store.port.limits import Limits, Scope
 from onward.store.port.store import Store
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from onward.machine.plan.action import Action
-from onward.model.attempt.leftovers import Left
-from onward.model.events.event import Event
+from onward.model.events import Event
+from onward.model.result import Left
 from onward.model.run import Run
 
 

@@ -12,8 +12,8 @@ from msgspec import Struct
 from onward.engine.control.interview import Interviewer
 from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.machine.decide.resume import ResumeRequest
-from onward.model.events.runs import Managed
-from onward.model.simulation import Simulation
+from onward.model.events import Managed
+from onward.model.run import Simulation
 
 
 class Start(Struct, frozen=True):

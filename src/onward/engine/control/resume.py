@@ -24,12 +24,12 @@ from onward.engine.loop.serving import Serving
 from onward.engine.loop.stop import StopSwitch
 from onward.engine.step.leftovers import Leftovers, view_left
 from onward.errors import InvalidInput, Refused, StaleHistory
-from onward.machine.decide.claim import HolderView
+from onward.machine.decide.requests import HolderView
 from onward.machine.decide.resume import check_resumable, decide_resume, repeat_notice
-from onward.machine.plan.advance import advance
-from onward.model.events.event import Event
+from onward.machine.plan.planner import advance
+from onward.model.events import Event
 from onward.model.run import Run
-from onward.model.values.tool_env import missing_now
+from onward.model.values import missing_now
 from onward.pipeline.build import Pipeline
 from onward.store.owner import is_ending
 

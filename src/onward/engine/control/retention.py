@@ -18,8 +18,7 @@ from onward.clock import Clock
 from onward.errors import InvalidInput, WorkspaceFailed
 from onward.model.ids import check_run_id
 from onward.model.run import RunStatus
-from onward.model.values.bounds import DURATION_S_MAX, KEPT, Seconds
-from onward.model.values.instant import rfc3339
+from onward.model.values import DURATION_S_MAX, KEPT, Seconds, rfc3339
 from onward.receipts.homes import Homes, run_of
 from onward.receipts.names import WORKSPACE
 from onward.store.port.retention import NOTHING_SWEPT, Expiry, Kin, Swept

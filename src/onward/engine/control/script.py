@@ -12,7 +12,7 @@ from onward.engine.managed.settings import is_steering
 from onward.errors import InvalidInput, InvalidPipeline, InvalidScript
 from onward.handlers.simulate import check_fields, check_script
 from onward.machine.definition import AGENT, EXIT, GATE, MANAGER, START, TOOL, Definition, is_simulated
-from onward.model.simulation import Simulation
+from onward.model.run import Simulation
 from onward.pipeline.build import Pipeline
 
 CHILD = "stack.child_dotfile"

@@ -9,10 +9,10 @@ import msgspec
 from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt, InvalidInput, InvalidPipeline, Refused
-from onward.model.events.gates import Choice
+from onward.model.gate import Choice
 from onward.model.ids import node_of
 from onward.model.run import Run
-from onward.model.values.tool_env import Variables
+from onward.model.values import Variables
 from onward.pipeline.build import Pipeline, Transform, build, changed_nodes
 from onward.pipeline.dot.reader import decode
 from onward.pipeline.dot.source import SOURCE_BYTES_MAX

@@ -15,10 +15,10 @@ from onward.engine.log.write import applied
 from onward.engine.loop.runner import Runner, Served
 from onward.engine.loop.serving import Serving
 from onward.engine.loop.stop import StopSwitch
-from onward.machine.decide.claim import decide_claim
+from onward.machine.decide.requests import decide_claim
 from onward.machine.definition import Definition
 from onward.machine.plan.action import Action
-from onward.machine.plan.advance import advance
+from onward.machine.plan.planner import advance
 from onward.pipeline.build import Pipeline
 
 

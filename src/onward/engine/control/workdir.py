@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from onward.errors import InvalidInput, WorkdirGone
-from onward.model.needs import needed_directory
+from onward.model.row import needed_directory
 from onward.model.run import Run
 
 

@@ -9,12 +9,10 @@ from onward.engine.files.receipts import Definitions, leavings, put
 from onward.errors import InvalidInput, RunNotFound, StoreCorrupt
 from onward.machine.definition import AGENT
 from onward.machine.fold.apply import apply
-from onward.model.events.event import Event
-from onward.model.events.steps import AttemptFailed, StepFinished, StepStarted
+from onward.model.context import as_told, expand
+from onward.model.events import AttemptFailed, Event, StepFinished, StepStarted
 from onward.model.ids import branch_of
 from onward.model.run import OpenStep, Run
-from onward.model.values.namespace import as_told
-from onward.model.values.references import expand
 from onward.read.lookup import log_pages
 from onward.read.view import instant
 from onward.receipts import pages

@@ -21,8 +21,7 @@ from onward.engine.log.reader import Folded
 from onward.engine.step.shielded import unbroken
 from onward.errors import OnwardError
 from onward.machine.definition import Definition
-from onward.model.events.event import Event
-from onward.model.events.steps import StepFinished
+from onward.model.events import Event, StepFinished
 from onward.model.run import Run
 from onward.read.lookup import log_pages
 from onward.receipts.filling import Leaving

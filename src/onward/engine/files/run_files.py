@@ -17,10 +17,8 @@ from onward.engine.files.run_on_disk import RunOnDisk
 from onward.engine.files.sync_group import SyncGroup, Write
 from onward.errors import WorkspaceFailed
 from onward.machine.definition import AGENT, TOOL, Definition, is_simulated
-from onward.model.events.event import Event
-from onward.model.events.steps import AttemptFailed, StepFinished
-from onward.model.identity import Identity
-from onward.model.ids import called
+from onward.model.events import AttemptFailed, Event, StepFinished
+from onward.model.ids import Identity, called
 from onward.model.run import Run
 from onward.read.view import instant
 from onward.receipts import pages

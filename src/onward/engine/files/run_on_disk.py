@@ -14,8 +14,7 @@ from typing import Any
 
 from onward.engine.files.sync_group import SyncGroup, Write
 from onward.engine.step.shielded import unbroken
-from onward.model.events.event import Event
-from onward.model.events.steps import StepFinished
+from onward.model.events import Event, StepFinished
 from onward.receipts import pages
 from onward.receipts.names import Path
 from onward.receipts.syncing import Unsynced

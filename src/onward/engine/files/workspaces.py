@@ -18,9 +18,9 @@ from onward.engine.files.run_files import RunFiles
 from onward.errors import GitKilled, InvalidInput, WorkspaceFailed
 from onward.machine.definition import Definition
 from onward.machine.plan.route import MET
+from onward.model.events import IN_PLACE, WORKSPACE_MODES, WORKTREE, Merged, Tree, Workspace, branch_name
 from onward.model.ids import branch_of, called
 from onward.model.run import Parallel, Run
-from onward.model.workspace import IN_PLACE, MODES, WORKTREE, Merged, Tree, Workspace, branch_name
 from onward.pipeline.build import Pipeline
 from onward.receipts.names import WORKSPACE, step_name
 from onward.threads import in_thread
@@ -49,8 +49,8 @@ class Workspaces:
         if directory is None:
             return None
         mode = start.workspace_mode or pipeline.graph.text("workspace_mode") or WORKTREE
-        if mode not in MODES:
-            raise InvalidInput(f"the workspace mode is {mode!r}; write one of {', '.join(MODES)}.")
+        if mode not in WORKSPACE_MODES:
+            raise InvalidInput(f"the workspace mode is {mode!r}; write one of {', '.join(WORKSPACE_MODES)}.")
         trees = self._git()
         repository, found = await in_thread(trees.find, directory)
         if mode == IN_PLACE:

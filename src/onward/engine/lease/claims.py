@@ -15,11 +15,9 @@ from onward.engine.log.reader import Folded
 from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.engine.loop.parts import Observer
 from onward.errors import Refused, StoreError
-from onward.machine.decide.claim import HolderView
-from onward.machine.decide.lost_calls import with_lost_calls
-from onward.machine.decide.requests import Decide
-from onward.model.events.event import Event
-from onward.model.events.runs import RunClaimed
+from onward.machine.decide.calls import with_lost_calls
+from onward.machine.decide.requests import Decide, HolderView
+from onward.model.events import Event, RunClaimed
 from onward.model.run import Frozen, RunStatus
 from onward.store.owner import owner_label
 from onward.store.port.leases import Holder, Lease, Leases

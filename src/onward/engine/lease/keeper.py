@@ -24,8 +24,7 @@ from typing import Protocol
 
 import msgspec
 
-from onward.clock import Alarm, Clock
-from onward.deadline import Deadline
+from onward.clock import Alarm, Clock, Deadline
 from onward.engine.log.retry_store import retry_store
 from onward.errors import LeaseLost, StoreError, StoreGone, StoreUnavailable
 from onward.store.port.leases import Lease, Leases

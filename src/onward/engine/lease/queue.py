@@ -24,8 +24,8 @@ from onward.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from onward.machine.decide.claim import decide_claim
-from onward.model.events.event import Event
+from onward.machine.decide.requests import decide_claim
+from onward.model.events import Event
 from onward.model.run import Run, RunStatus
 from onward.store.port.log import TakeFilter
 from onward.store.port.runs import Measures

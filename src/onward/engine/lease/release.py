@@ -17,7 +17,7 @@ from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.errors import OnwardError, RunNotFound, StoreGone
 from onward.machine.decide.owner_loss import decide_release
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.store.port.leases import Lease
 
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.5, 30.0

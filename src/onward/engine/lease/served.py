@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 
-from onward.model.needs import handlers_missing, needed_directory
+from onward.model.row import handlers_missing, needed_directory
 from onward.model.run import Run
 
 

@@ -22,16 +22,15 @@ from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.stop import StopSwitch
 from onward.engine.redacted import redacted_events
 from onward.errors import LeaseLost, StaleHistory
-from onward.machine.decide.lifting import limits_hit
-from onward.machine.decide.orphans import orphaned
+from onward.machine.decide.calls import limits_hit
+from onward.machine.decide.owner_loss import orphaned
 from onward.machine.definition import Definition
 from onward.machine.fold.calls import LIMIT
 from onward.machine.plan.action import Action
-from onward.machine.plan.advance import Advance, advance
+from onward.machine.plan.planner import Advance, advance
 from onward.machine.plan.results import ActionResult, events_of
 from onward.model.call import HoldsLifted, LimitWarned
-from onward.model.events.event import Event
-from onward.model.events.runs import RunInterrupted
+from onward.model.events import Event, RunInterrupted
 from onward.model.run import Pending, Run
 
 Decide = Callable[[Run], Sequence[Event]]

@@ -16,9 +16,9 @@ from onward.engine.log.write import applied, sealed
 from onward.engine.redacted import redacted_events
 from onward.errors import OnwardError, RunNotFound, RunUnreadable, StoreError
 from onward.machine.lifecycle import RUNNING
-from onward.model.events.event import Event
+from onward.model.events import Event
+from onward.model.limits import check_name, check_names
 from onward.model.run import FOLD_VERSION, Frozen, Run
-from onward.model.values.names import check_name, check_names
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.owner import run_exists
 from onward.store.port.leases import Lease

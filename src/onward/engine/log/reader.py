@@ -11,8 +11,8 @@ from onward.clock import Clock
 from onward.engine.log.retry_store import retry_store
 from onward.errors import HistoryCorrupt, RunNotFound
 from onward.machine.fold.apply import apply
-from onward.machine.fold.change import IllegalEvent
 from onward.machine.fold.snapshot import decode_run
+from onward.machine.lifecycle import IllegalEvent
 from onward.model.run import FOLD_VERSION, Frozen, Run
 from onward.store.codec import check_chain, unseal
 from onward.store.port.leases import Holder, Lease

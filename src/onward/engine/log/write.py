@@ -8,16 +8,12 @@ from msgspec.structs import replace
 
 from onward.engine.log.reader import EVENT_BYTES, Folded
 from onward.engine.log.terms import NO_TERMS, RequestTerms
-from onward.machine.decide.doubt import doubtful_step
-from onward.machine.decide.lost_calls import with_lost_calls
+from onward.machine.decide.calls import doubtful_step, with_lost_calls
 from onward.machine.fold.apply import apply
-from onward.machine.fold.call_rows import CALLS, call_rows
-from onward.machine.fold.gates import ASKING, gate_rows
-from onward.machine.fold.notifications import TOLD, notifications
-from onward.machine.fold.row import project
+from onward.machine.fold.rows import CALLS, TOLD, call_rows, notifications, run_row
 from onward.machine.fold.snapshot import encode_run
-from onward.model.events.event import Event
-from onward.model.events.runs import RunClaimed
+from onward.machine.fold.steps import ASKING, gate_rows
+from onward.model.events import Event, RunClaimed
 from onward.model.row import CallRow, GateRow
 from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import seal
@@ -80,7 +76,7 @@ def sealed(
             calls = call_rows(known, events)
         if not TOLD.isdisjoint(kinds):
             told = notifications(events, run, after=after.seq, at_us=at_us)
-    row = project(run) if full else None
+    row = run_row(run) if full else None
     write = Write(
         run_id=run.id,
         after=after,

@@ -19,8 +19,8 @@ from onward.clock import Clock
 from onward.engine.redacted import redacted_result
 from onward.errors import CallTimedOut, OnwardError, StoreIO, StoreUnavailable
 from onward.handlers.port import Handler, Postponed, StepContext, close_attempt
+from onward.model.context import check_updates
 from onward.model.result import Result
-from onward.model.values.namespace import check_updates
 
 
 class Interrupted(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from onward.engine.managed.settings import is_steering
 from onward.machine.definition import AGENT, MANAGER, Definition, is_simulated
-from onward.model.simulation import Simulation
+from onward.model.run import Simulation
 from onward.pipeline.build import Pipeline
 
 DEFINITIONS_MAX = 64

@@ -31,11 +31,10 @@ from onward.machine.plan.results import (
     BranchesMerged,
     WorkspaceUnusable,
 )
-from onward.model.events.steps import StepStarted, StepStatus
+from onward.model.events import StepStarted, StepStatus, Tree
 from onward.model.ids import branch_of
 from onward.model.result import Result
 from onward.model.run import NOTHING_PENDING, Pending, Run
-from onward.model.workspace import Tree
 
 FAILED = (StepStatus.FAIL, StepStatus.RETRY)
 STOPPED = "stopped by a signal"

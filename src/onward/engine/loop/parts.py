@@ -18,7 +18,7 @@ from onward.engine.step.rooms import Rooms
 from onward.handlers.output import ShowLine
 from onward.handlers.port import Handler
 from onward.model.call import LimitHit
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.model.run import Run
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.limits import Warned

@@ -23,9 +23,9 @@ from onward.engine.loop.stop import StopSwitch
 from onward.errors import HistoryCorrupt, StoreError
 from onward.machine.definition import Definition
 from onward.machine.plan.action import Action, Execute, Merge, Restart, Sleep, Wait
-from onward.machine.plan.restart import restarted
+from onward.machine.plan.branch import restarted
 from onward.machine.plan.results import ActionResult, SuccessorCreated, WaitTooLong
-from onward.model.events.steps import StepStarted
+from onward.model.events import StepStarted
 from onward.model.run import Pending, RunStatus
 from onward.version import VERSION
 

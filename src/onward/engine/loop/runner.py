@@ -19,11 +19,11 @@ from onward.engine.loop.serving import Serving
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost
 from onward.handlers.port import Handler
-from onward.machine.decide.claim import HolderView, decide_claim
+from onward.machine.decide.requests import HolderView, decide_claim
 from onward.machine.definition import Definition
 from onward.machine.lifecycle import RUNNING
 from onward.machine.plan.action import Action
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.model.run import Frozen, Run, RunStatus
 
 WORTH_HOLDING_S = 5.0

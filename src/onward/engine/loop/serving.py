@@ -12,7 +12,7 @@ from onward.errors import InvalidInput, NoProvider, UnknownHandler
 from onward.handlers.port import ChecksNodes, Handler
 from onward.handlers.simulate import SimulatedAgent, SimulatedTool
 from onward.machine.definition import AGENT, MANAGER, TOOL, Definition, is_simulated
-from onward.model.simulation import Simulation
+from onward.model.run import Simulation
 from onward.pipeline.build import Pipeline
 from onward.pipeline.graph import Node
 

@@ -9,7 +9,7 @@ from onward.errors import InvalidInput
 from onward.machine.lifecycle import REASONS
 from onward.machine.plan.planner import DRAIN as DRAIN
 from onward.model.run import RunStatus
-from onward.model.values.bounds import WAIT
+from onward.model.values import WAIT
 
 GRACE_S = 30.0
 STOP_REASONS = (DRAIN, *(name for name, reason in REASONS.items() if reason.status is RunStatus.PAUSED))

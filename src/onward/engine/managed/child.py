@@ -18,10 +18,9 @@ from onward.engine.loop.stop import StopSwitch
 from onward.engine.registry.pipelines import Registry
 from onward.errors import InvalidInput, RunNotFound
 from onward.handlers.port import StepContext
-from onward.model.events.runs import Managed
-from onward.model.run import Run
-from onward.model.simulation import Simulation
-from onward.model.values.registered import can_be_registered, read_wanted
+from onward.model.events import Managed
+from onward.model.ids import can_be_registered, read_wanted
+from onward.model.run import Run, Simulation
 from onward.pipeline.build import Pipeline
 
 DEPTH_MAX = 8

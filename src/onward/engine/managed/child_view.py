@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onward.engine.log.reader import Folded
-from onward.model.events.steps import StepStatus
+from onward.model.events import StepStatus
 from onward.model.ids import called
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.pipeline.condition import Condition, resolver

@@ -15,7 +15,7 @@ from onward.engine.managed.child import ManagedRuns
 from onward.engine.managed.settings import MANAGER, stands_idle
 from onward.errors import LeaseLost, Refused, StoreIO, StoreUnavailable
 from onward.handlers.port import StepContext
-from onward.machine.decide.claim import woken
+from onward.machine.decide.requests import woken
 from onward.model.run import Gate, Run, RunStatus
 
 STOP_S = 2.0  # how long a child that is stopped may take to record it

@@ -11,8 +11,8 @@ from onward.engine.managed.child import ManagedRuns
 from onward.engine.managed.settings import MANAGER
 from onward.errors import Refused
 from onward.handlers.port import Handler, StepContext
-from onward.machine.decide.steering import CHARACTERS_MAX
-from onward.model.events.steps import StepStatus
+from onward.machine.decide.requests import STEERING_CHARACTERS_MAX
+from onward.model.events import StepStatus
 from onward.model.run import Run
 
 INSTRUCTION = "stack.steer"  # where an agent may put an instruction that is longer than a response
@@ -49,7 +49,7 @@ class Instructor:
             updates = said.context_updates
             text = str(updates.get(INSTRUCTION) or updates.get("last_response") or "").strip()
             if text:
-                await self._runs.steer(child, text[:CHARACTERS_MAX], by=MANAGER)
+                await self._runs.steer(child, text[:STEERING_CHARACTERS_MAX], by=MANAGER)
                 self._given += 1
         except Refused:
             return  # the child has ended meanwhile

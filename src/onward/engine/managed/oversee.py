@@ -21,8 +21,7 @@ from onward.engine.managed.settings import EXHAUSTED, SATISFIED, TIMED_OUT, Mana
 from onward.errors import Refused, StoreIO, StoreUnavailable
 from onward.handlers.port import Handler, Postponed, StepContext
 from onward.machine.lifecycle import is_recoverable
-from onward.model.events.runs import RunCancelled
-from onward.model.events.steps import StepStatus
+from onward.model.events import RunCancelled, StepStatus
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.store.codec import unseal

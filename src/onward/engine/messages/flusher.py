@@ -11,7 +11,7 @@ from onward.engine.log.retry_store import OUT_OF_REACH, retry_store
 from onward.engine.messages.stream import MessageStream
 from onward.errors import StoreUnavailable
 from onward.model.call import Streamed
-from onward.model.chats.message import text_of
+from onward.model.chat import text_of
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.messages import Flushed, Messages
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.model.chats.message import RUNNING_TEXT, ChunkKind
+from onward.model.chat import RUNNING_TEXT, ChunkKind
 from onward.redact.redactor import Redactor
 from onward.redact.stream import RedactingStream
 

@@ -7,9 +7,9 @@ import msgspec
 from onward.clock import Clock, Ids
 from onward.engine.log.retry_store import retry_store
 from onward.errors import InvalidInput
-from onward.model.chats.message import RUN_CHATS, ChunkKind, Message, Part, Role, seal_parts
+from onward.model.chat import RUN_CHATS, ChunkKind, Message, Part, Role, seal_parts
+from onward.model.limits import check_name, check_scoped, check_text
 from onward.model.row import MessageState
-from onward.model.values.names import check_name, check_scoped, check_text
 from onward.redact.redactor import Redactor
 from onward.store.codec import content_hash
 from onward.store.port.messages import MessageQuery, Messages

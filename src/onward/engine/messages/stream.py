@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from onward.engine.messages.redaction import ChunkRedaction
 from onward.model.call import CallFinished, Streamed
-from onward.model.chats.message import RUNNING_TEXT, WRITTEN, ChunkKind, joined, seal_parts
+from onward.model.chat import RUNNING_TEXT, WRITTEN, ChunkKind, joined_parts, seal_parts
 from onward.redact.redactor import Redactor
 from onward.store.codec import content_hash
 from onward.store.port.messages import Flushed, Growth
@@ -104,7 +104,7 @@ class MessageStream:
         """The end of the message's call, with the text of the message, unless some of it is not stored."""
         if self.is_refused or self.has_rest:
             return finished
-        content = seal_parts(joined(self._stored))
+        content = seal_parts(joined_parts(self._stored))
         name = content_hash(content)
         return replace(finished, said=name, nodes={**finished.nodes, name: content})
 

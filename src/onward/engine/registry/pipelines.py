@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from onward.engine.control.sources import Sources
 from onward.errors import InvalidInput, PipelineNotFound
-from onward.model.values.registered import Wanted
-from onward.model.values.tool_env import Variables
+from onward.model.ids import Wanted
+from onward.model.values import Variables
 from onward.pipeline.build import Pipeline
 from onward.pipeline.rules.registered import REGISTERED
 from onward.store.port.retention import RegisteredPipeline, RegisteredVersion

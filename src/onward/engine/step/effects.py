@@ -23,17 +23,17 @@ from onward.engine.log.retry_store import retry_store
 from onward.engine.step.circles import Circles
 from onward.engine.step.shielded import unbroken
 from onward.errors import Refused, StoreError
-from onward.model.effect import (
+from onward.model.context import check_value
+from onward.model.result import (
     CommandResult,
     EffectResult,
     FunctionResult,
     SettledResult,
     as_value,
-    check_key,
-    pack,
-    unpack,
+    check_effect_key,
+    pack_effect,
+    unpack_effect,
 )
-from onward.model.values.value import check_value
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.owner import owner_label
 from onward.store.port.leases import Effect, Effects
@@ -86,12 +86,12 @@ class AtMostOnce(msgspec.Struct, frozen=True):
 
     async def make(self, key: str, perform: EffectFunction, once: Once = ONCE) -> Made:
         """The result of `perform`, which is called only if no result is stored; or a refusal."""
-        check_key(key)
+        check_effect_key(key)
         token, instead_of = self.ids.unique(), None
         while True:
             found = await self._begin(key, token, instead_of)
             if found.result is not None:
-                return Made(unpack(key, found.result), is_new=False)
+                return Made(unpack_effect(key, found.result), is_new=False)
             if found.token == token:
                 was_in_doubt = instead_of is not None
                 return Made(await self._perform(key, token, perform, once, was_in_doubt), is_new=True)
@@ -126,7 +126,7 @@ class AtMostOnce(msgspec.Struct, frozen=True):
 
     async def find(self, key: str) -> Effect | None:
         """An effect as it is stored."""
-        return await self.effects.find(check_key(key))
+        return await self.effects.find(check_effect_key(key))
 
     async def forget(self, key: str) -> Effect:
         """Delete an effect, so that the next call runs it. One that is under way is refused."""
@@ -160,7 +160,7 @@ class AtMostOnce(msgspec.Struct, frozen=True):
         )
 
     async def _finish(self, key: str, token: str, result: EffectResult) -> bool:
-        stored, at_us = pack(result), self.clock.now_us()
+        stored, at_us = pack_effect(result), self.clock.now_us()
         return await retry_store(self.clock, lambda: self.effects.finish(key, token, stored, at_us=at_us))
 
     async def _perform(

@@ -13,14 +13,12 @@ from msgspec.structs import replace
 from onward.clock import file_tick_us
 from onward.engine.log.reader import Folded
 from onward.errors import InvalidInput, OnwardError, WorkspaceFailed
-from onward.machine.decide.doubt import is_in_doubt
-from onward.model.attempt.leftovers import Left, LeftEffect, LeftFile
+from onward.machine.decide.calls import is_in_doubt
 from onward.model.call import POSITIONAL
-from onward.model.events.runs import RunClaimed
-from onward.model.events.steps import StepStarted
+from onward.model.events import IN_PLACE, RunClaimed, StepStarted, branch_name
 from onward.model.ids import branch_of, idempotency_key
+from onward.model.result import Left, LeftEffect, LeftFile
 from onward.model.run import OpenStep, Run
-from onward.model.workspace import IN_PLACE, branch_name
 from onward.pipeline.dot.reader import parse
 from onward.read.calls import CallSeen, read_calls
 from onward.read.lookup import newest_first

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.errors import InvalidInput
-from onward.model.events.steps import StepStarted
+from onward.model.events import StepStarted
 from onward.model.ids import branch_of
 from onward.pipeline.graph import Graph
 from onward.pipeline.rules.attributes import DEFAULT_FIDELITY, FIDELITIES

@@ -19,8 +19,7 @@ from onward.handlers.artifacts import Artifacts
 from onward.handlers.previous_attempt import PreviousAttempt
 from onward.handlers.room import Room
 from onward.machine.definition import AGENT, Definition
-from onward.model.attempt.artifact import ARTIFACT_BYTES_MAX
-from onward.model.events.steps import StepStarted, StepStatus
+from onward.model.events import ARTIFACT_BYTES_MAX, StepStarted, StepStatus
 from onward.model.result import Result
 from onward.model.run import Run
 from onward.pipeline.graph import Node

@@ -20,9 +20,9 @@ import msgspec
 from onward.errors import InvalidInput
 from onward.handlers.isolate.messages import Answer, IsolatedNode, IsolatedStep, Request, asked
 from onward.handlers.port import StepContext
-from onward.model.attempt.output import STDERR
+from onward.model.events import STDERR
 from onward.model.result import Result
-from onward.process import Finished, Spawn
+from onward.process import CommandExit, Spawn
 
 CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "isolated_child.py")
 STDERR_CHARACTERS = 500
@@ -63,7 +63,7 @@ class Elsewhere(msgspec.Struct, frozen=True):
     spawn: Spawn
     environment: Callable[[], Mapping[str, str]]
 
-    async def call(self, request: msgspec.Struct, step: StepContext, timeout_s: float | None) -> Finished:
+    async def call(self, request: msgspec.Struct, step: StepContext, timeout_s: float | None) -> CommandExit:
         """How the process ended; its standard output is the answer."""
         finished = await self.spawn.run(
             f"exec {shlex.join([sys.executable, '-P', CHILD])}",
@@ -153,7 +153,7 @@ def told(step: StepContext) -> IsolatedStep:
     )
 
 
-def _answer(finished: Finished) -> Answer | None:
+def _answer(finished: CommandExit) -> Answer | None:
     """The function's answer; None if its process ended without a valid one."""
     if finished.exit_code != 0:
         return None
@@ -163,7 +163,7 @@ def _answer(finished: Finished) -> Answer | None:
         return None
 
 
-def why_without(finished: Finished) -> str:
+def why_without(finished: CommandExit) -> str:
     """Why a process that has ended gave no answer."""
     said = finished.stderr.strip()[-STDERR_CHARACTERS:]
     how = f"exited with code {finished.exit_code} and no result"

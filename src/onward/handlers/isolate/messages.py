@@ -12,9 +12,8 @@ import msgspec
 
 from onward.errors import InvalidInput
 from onward.handlers.function import as_result
+from onward.model.context import check_updates, plain_text
 from onward.model.result import LOG_LINES_MAX, Result
-from onward.model.values.namespace import check_updates
-from onward.model.values.value import plain_text
 
 REQUEST_BYTES_MAX = ANSWER_BYTES_MAX = 64 * 1024 * 1024
 

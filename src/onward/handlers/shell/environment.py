@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onward.handlers.port import StepContext
-from onward.model.values.variables import OMITTED, context_variables, unset_in
+from onward.model.context import OMITTED, context_variables, unset_in
 
 
 def step_environment(step: StepContext) -> dict[str, str]:

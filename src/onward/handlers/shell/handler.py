@@ -14,9 +14,9 @@ from typing import Any
 from onward.handlers.port import StepContext
 from onward.handlers.shell.environment import log_unset, step_environment
 from onward.handlers.shell.hooks import STDERR_CHARACTERS, ToolCall, ToolHooks
-from onward.model.events.steps import StepStatus
+from onward.model.events import StepStatus
 from onward.model.result import Result
-from onward.process import Finished, Spawn
+from onward.process import CommandExit, Spawn
 
 _WARNING = re.compile(r"\b(\w*warn(ing)?s?|deprecat\w*|note|notice|info|debug)\b", re.IGNORECASE)
 _FAILURE = re.compile(r"error|fail|assert|exception|fatal|panic|denied|cannot|not found", re.IGNORECASE)
@@ -62,7 +62,7 @@ class ToolHandler:
         return replace(result, notes=note)
 
 
-def _result(finished: Finished, step: StepContext) -> Result:
+def _result(finished: CommandExit, step: StepContext) -> Result:
     """With exit code 0, the command's `status.json` may still decide the outcome; any other is a failure."""
     said = finished.stdout
     output = {"tool.output": _trimmed(said) if step.trims_output else said}
@@ -75,7 +75,7 @@ def _trimmed(output: str) -> str:
     return output[:-2] if output.endswith("\r\n") else output.removesuffix("\n")
 
 
-def _told(finished: Finished, result: Result) -> dict[str, Any]:
+def _told(finished: CommandExit, result: Result) -> dict[str, Any]:
     """The result of the call for the hook after it."""
     return {
         "status": result.status.value,
@@ -88,7 +88,7 @@ def _told(finished: Finished, result: Result) -> dict[str, Any]:
     }
 
 
-def _why(finished: Finished, step: StepContext) -> str:
+def _why(finished: CommandExit, step: StepContext) -> str:
     if finished.timed_out:
         return f"timed out after {step.node.timeout_s:g} s"
     if finished.signal is not None:

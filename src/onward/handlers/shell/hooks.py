@@ -16,7 +16,7 @@ import msgspec
 from onward.errors import InvalidInput, SpawnFailed
 from onward.handlers.port import StepContext
 from onward.handlers.shell.environment import step_environment
-from onward.process import Finished, Spawn
+from onward.process import CommandExit, Spawn
 
 TIMEOUT_S = 60.0
 STDERR_CHARACTERS = 500
@@ -62,7 +62,7 @@ class ToolHooks:
 
     async def _run(
         self, command: str, step: StepContext, call: ToolCall, hook: str, more: Mapping[str, Any]
-    ) -> Finished:
+    ) -> CommandExit:
         told = {
             "hook": hook,
             "run_id": step.run_id,
@@ -95,7 +95,7 @@ def _timeout_s(step: StepContext) -> float:
     return TIMEOUT_S if found is None else found
 
 
-def _why(finished: Finished, timeout_s: float) -> str | None:
+def _why(finished: CommandExit, timeout_s: float) -> str | None:
     """Why the hook objects; None if it does not."""
     if finished.timed_out:
         return f"it did not end within {timeout_s:g} s"

@@ -1,15 +1,27 @@
-"""What the holder writes about the calls inside its steps. Each is judged by the run as it is then."""
+"""What is written about the calls inside steps, and which calls and steps are in doubt.
+
+What the holder writes is judged by the run as it is then.
+
+Open calls are closed, and their gates withdrawn, in the same append as whatever ends them
+(`with_lost_calls`). A call is open only while its run is running under the token that began it. Every event
+that ends an attempt, stops or releases the run, or claims it, comes through there, whoever writes it: so no
+call is left to be closed later. A gate stays open while an attempt is held for its answer.
+
+After a limit has changed, attempts that it held try again (`decide_lift`). Steps that may or may not have
+run are in doubt: only a person can decide about them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
 from onward.errors import Refused
-from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted
-from onward.model.events.event import Event
-from onward.model.events.gates import GateOpened
+from onward.machine.fold.calls import LIMIT, ended_gates, ends_calls, open_calls, told_of
+from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted, HoldsLifted, LimitHit
+from onward.model.events import Event, RunClaimed, RunForked, RunInterrupted
+from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
 from onward.model.ids import idempotency_key
-from onward.model.run import AttemptState, OpenStep, Run
+from onward.model.run import AttemptState, OpenStep, Run, RunStatus
 
 
 def open_attempt(run: Run, step: str, attempt: int) -> OpenStep:
@@ -91,3 +103,111 @@ def call_in_doubt(step: str, call: str) -> Refused:
         "the step is in doubt, and a person decides.",
         details={"step": step, "call": call},
     )
+
+
+def with_lost_calls(run: Run | None, events: Sequence[Event]) -> Sequence[Event]:
+    """These events, which follow on `run`, each after the loss of the calls and gates that it ends."""
+    if run is None or not (run.open_calls or run.gates):  # nearly always
+        return events
+    closed: set[tuple[str, str]] = set()
+    answered: set[str] = set()
+    written: list[Event] = []
+    for event in events:
+        match event:
+            case CallFinished() | CallLost():
+                closed.add((event.step, event.call))
+            case GateDecided() | GateWithdrawn():
+                answered.add(event.gate)
+            case RunForked():  # the gates of the other run stay its own
+                answered.update(run.gates)
+        for gate in ended_gates(run, event):
+            if gate not in answered:
+                answered.add(gate)
+                written.append(GateWithdrawn(gate=gate))
+        of = ends_calls(event)
+        for step, call, begun in open_calls(run, of) if of is not None else ():
+            if (step, call) not in closed:
+                closed.add((step, call))
+                written.append(CallLost(step=step, call=call, number=begun.number, why=_why(event)))
+        written.append(event)
+    return written
+
+
+def _why(event: Event) -> str:
+    """What ended the call, in a few words."""
+    if isinstance(event, RunClaimed):
+        return "its holder died" if event.lost else "its run was taken over"
+    said = getattr(event, "why", "") or getattr(event, "reason", "")
+    return str(said) or "its attempt ended"
+
+
+def is_held_by_limit(run: Run) -> bool:
+    """Whether a limit holds an attempt of the run."""
+    return any(
+        opened.state is AttemptState.HELD and opened.held == LIMIT for opened in run.open_steps.values()
+    )
+
+
+def limits_hit(run: Run) -> tuple[LimitHit, ...]:
+    """The limits that hold attempts of the run."""
+    return tuple(
+        opened.limit
+        for opened in run.open_steps.values()
+        if opened.state is AttemptState.HELD and opened.held == LIMIT and opened.limit is not None
+    )
+
+
+def decide_lift(run: Run, *, why: str, by: str) -> Sequence[Event]:
+    """Lift the holds of a run that is running; one that has stopped is resumed instead."""
+    if run.status is not RunStatus.RUNNING or not is_held_by_limit(run):
+        return ()
+    return (HoldsLifted(why=why, by=by),)
+
+
+def is_in_doubt(opened: OpenStep) -> bool:
+    """Whether it started, did not finish, and is not to be repeated without a person's decision."""
+    if opened.calls is not None and calls_in_doubt(opened):
+        return True
+    return not opened.repeatable and opened.state in (AttemptState.OPEN, AttemptState.INTERRUPTED)
+
+
+def calls_in_doubt(opened: OpenStep) -> dict[str, int]:
+    """The calls that were begun, must not be repeated, and have no answer, each with its try.
+
+    Those that are open count: they are lost when the run's holder is.
+    """
+    calls = opened.calls
+    if calls is None:
+        return {}
+    begun = {name: call.number for name, call in calls.open.items() if not call.repeatable}
+    return {**calls.lost, **begun}
+
+
+def told_in_doubt(opened: OpenStep) -> list[str]:
+    """The calls in doubt, each with what it was called with, if that is known."""
+    calls = opened.calls
+    if calls is None:
+        return []
+    told = {**calls.told, **{name: told_of(call) for name, call in calls.open.items() if call.about}}
+    return [f"{name}: {told[name]}" if name in told else name for name in calls_in_doubt(opened)]
+
+
+def doubtful_step(run: Run) -> str | None:
+    """The first open step that is in doubt if no process holds the run; a run that is final has none."""
+    for opened in run.open_steps.values():
+        # Asked for every step, and nearly all of them may be repeated and have no calls.
+        if (not opened.repeatable or opened.calls is not None) and is_in_doubt(opened) and not run.is_final:
+            return opened.step
+    return None
+
+
+def interruption(doubtful: str | None, reason: str, detail: str) -> RunInterrupted:
+    """Why a run stops whose holder is gone: a step in doubt comes first, since a person must decide."""
+    if doubtful is None:
+        return RunInterrupted(reason=reason, detail=detail)
+    return RunInterrupted(reason="in_doubt", detail=with_doubt(detail, doubtful))
+
+
+def with_doubt(detail: str, doubtful: str) -> str:
+    """Why a run has stopped, and that a person must decide about this step of it."""
+    return f"{detail}; step {doubtful} was cut off and must not be repeated blindly"

@@ -2,15 +2,25 @@
 
 Either is a loss: a claim with the stop event after it. The claim fences a holder that was only frozen, and
 counts: a run that is lost again and again without a new checkpoint waits longer each time, and then fails.
+
+`orphaned` names the runs that a step managed, and that no step manages any more.
 """
 
 from __future__ import annotations
 
-from onward.machine.decide.claim import HolderView, claim_of
-from onward.machine.decide.closing import requested_stop
-from onward.machine.decide.doubt import doubtful_step, interruption
-from onward.model.events.event import Event
-from onward.model.events.runs import RunFailed, RunInterrupted, RunPaused, RunQueued
+from collections.abc import Sequence
+
+from onward.machine.decide.calls import doubtful_step, interruption
+from onward.machine.decide.requests import HolderView, claim_of, requested_stop
+from onward.model.events import (
+    Event,
+    RunFailed,
+    RunInterrupted,
+    RunPaused,
+    RunQueued,
+    StepFinished,
+    StepStatus,
+)
 from onward.model.run import Run, RunStatus
 
 LOSSES_MAX = 5
@@ -88,3 +98,19 @@ def _back_off_us(losses: int) -> int:
     if losses <= 1:
         return 0
     return int(min(BACK_OFF_S_FIRST * 2.0 ** (losses - 2), BACK_OFF_S_MAX) * 1_000_000)
+
+
+def orphaned(before: Run, after: Run, events: Sequence[Event]) -> list[str]:
+    """The children of managing steps that `events` closed without an outcome of their own.
+
+    As when the run was cancelled, the step skipped, its branch lost the race, or a resume went elsewhere.
+    """
+    gone = {
+        name: opened.child
+        for name, opened in before.open_steps.items()
+        if opened.child is not None and name not in after.open_steps
+    }
+    for event in events if gone else ():
+        if isinstance(event, StepFinished) and event.outcome.status is not StepStatus.SKIPPED:
+            gone.pop(event.step, None)
+    return [*gone.values()]

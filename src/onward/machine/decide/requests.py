@@ -1,22 +1,120 @@
-"""Requests to a run: each becomes events, nothing (it is so already), or a refusal that says what to do.
+"""Requests to a run: each becomes events, nothing (it is so already), or a refusal with advice.
 
 Whoever asks holds the run's lock, so of two rival requests the second sees what the first did.
+
+Claiming is the one way to hold a run, however it is started, resumed, answered or taken over. A run stops
+because a person asked: paused, or cancelled with nothing left open.
+
+What an answer decides, and what a deadline does, are functions of the stored question. Everything that they
+need is in the gate, so a question means the same whoever answers it, even if the pipeline's file has
+changed since.
+
+Instructions for the agents of a run that is under way are given by anyone and taken by the next agent step.
+A step that takes instructions keeps them until it has its outcome. An attempt that was cut off, and a
+retry, get them again; a step that finished has used them up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from onward.errors import InvalidInput, Refused
-from onward.machine.decide.answers import deadline_rule, decision, has_expired
-from onward.machine.decide.claim import HolderView, claim_of, decide_claim, woken, wrong_state
-from onward.machine.decide.closing import cancelling, pausing, requested_stop
-from onward.machine.decide.doubt import doubtful_step, interruption
-from onward.model.answer import Answer
-from onward.model.events.event import Event
-from onward.model.events.runs import CancelRequested, PauseRequested, RunDismissed
-from onward.model.run import Gate, Run, RunStatus
-from onward.model.values.value import plain_text
+from onward.machine import lifecycle
+from onward.machine.decide.calls import doubtful_step, interruption
+from onward.model.context import plain_text
+from onward.model.events import (
+    AttemptInterrupted,
+    CancelRequested,
+    Event,
+    PauseRequested,
+    RunCancelled,
+    RunClaimed,
+    RunDismissed,
+    RunPaused,
+    RunQueued,
+    SteeringGiven,
+)
+from onward.model.gate import Answer, Choice, GateDecided, GateWithdrawn, Verdict
+from onward.model.ids import called, is_in_step
+from onward.model.run import AttemptState, Gate, Run, RunStatus
+from onward.pipeline.gate.answers import approving, meant, rejecting
+from onward.pipeline.gate.words import APPROVING, DEFAULT, FREEFORM, NONE, REJECT
+
+
+class HolderView(msgspec.Struct, frozen=True):
+    """The holder of a run as another process sees it: its label, whether it is alive; who asks, and when."""
+
+    holder: str | None
+    is_alive: bool
+    asker: str
+    now_us: int = 0
+
+
+def decide_claim(
+    run: Run, holder_view: HolderView, *, take_over: bool = False, answered: bool = False
+) -> tuple[Event, ...]:
+    """Claim the run, unless a live process holds it. A wait for a provider ends with the claim.
+
+    A waiting run is claimed together with the answer that it waits for (`answered`), or when the deadline of
+    a gate has come: then with what that decides.
+    """
+    if holder_view.holder is not None and holder_view.is_alive and not take_over:
+        raise occupied(run, holder_view)
+    claim = claim_of(run, holder_view.asker)
+    match run.status:
+        case lifecycle.QUEUED | lifecycle.RUNNING:  # as for every run; RunStatus.QUEUED takes a search
+            return (claim,)
+        case RunStatus.WAITING:
+            late = woken(run, holder_view.now_us)
+            if not late and not answered:
+                raise still_waits(run)
+            return (*late, claim)
+        case RunStatus.INTERRUPTED if run.wake_at_us is not None:
+            return (RunQueued(why=run.reason, wake_at_us=run.wake_at_us), claim)
+        case _:
+            raise wrong_state(
+                run, "claimed", f"continue it with `onward resume {run.id}` if it can be resumed"
+            )
+
+
+def woken(run: Run, now_us: int) -> tuple[Event, ...]:
+    """What makes a waiting run continue by itself: a deadline of a gate, or the time of another branch."""
+    late = overdue(run, now_us)
+    if late or run.wake_at_us is None or run.wake_at_us > now_us:
+        return late
+    return (RunQueued(why="a branch that does not wait for an answer is due", wake_at_us=run.wake_at_us),)
+
+
+def occupied(run: Run, holder_view: HolderView) -> Refused:
+    """The refusal that names the holder."""
+    return Refused(
+        "occupied",
+        f"run {run.id} is held by {holder_view.holder}; "
+        f"wait for it (--wait), or pause it with `onward pause {run.id}`.",
+        details={"holder": holder_view.holder},
+    )
+
+
+def claim_of(run: Run, owner: str) -> RunClaimed:
+    """The next claim of this run by `owner`; claiming a running run takes it from a holder that lost it."""
+    return RunClaimed(token=run.token + 1, worker=owner, lost=run.status is lifecycle.RUNNING)
+
+
+def wrong_state(run: Run, verb: str, why: str) -> Refused:
+    """That the run is not in a state for this."""
+    return Refused("invalid_state", f"run {run.id} is {run.status} and cannot be {verb}: {why}.")
+
+
+def still_waits(run: Run) -> Refused:
+    """That the run waits for an answer, and how to give one."""
+    gates = ", ".join(gate.gate for gate in run.gates.values() if gate.decided is None)
+    return Refused(
+        "invalid_state",
+        f"run {run.id} waits for an answer at {gates}; answer with `onward answer {run.id}`.",
+    )
+
 
 Decide = Callable[[Run, HolderView], Sequence[Event]]
 """A request to a run, decided under its lock."""
@@ -150,3 +248,169 @@ def _gate(run: Run, gate_id: str | None) -> Gate:
     raise Refused(
         "no_open_gate", f"run {run.id} is {run.status} and has no open gate; see `onward show {run.id}`."
     )
+
+
+def requested_stop(run: Run) -> tuple[Event, ...]:
+    """What a pending request makes of any stop: a cancel first, then a pause, else nothing."""
+    if run.pending.cancel_by is not None:
+        asked = run.pending
+        return cancelling(
+            run, by=run.pending.cancel_by, reason=asked.cancel_reason, detail=asked.cancel_detail
+        )
+    if run.pending.pause_after is not None:
+        return (pausing(by=run.pending.pause_by),)
+    return ()
+
+
+def pausing(*, by: str | None) -> RunPaused:
+    """A pause that a person asked for."""
+    return RunPaused(reason="operator", detail=f"asked by {by}")
+
+
+def cancelling(run: Run, *, by: str, reason: str = "user", detail: str = "") -> tuple[Event, ...]:
+    """Cancel a run: withdraw its gates, close its attempts, and say so, in one append."""
+    return (*closing(run, why="cancelled"), RunCancelled(reason=reason, by=by, detail=detail))
+
+
+def closing(run: Run, *, why: str) -> tuple[Event, ...]:
+    """Withdraw every open gate and close every open attempt."""
+    gates = tuple(GateWithdrawn(gate=name) for name, gate in run.gates.items() if gate.decided is None)
+    attempts = tuple(
+        AttemptInterrupted(step=opened.step, attempt=opened.attempt, why=why)
+        for opened in run.open_steps.values()
+        if opened.state is AttemptState.OPEN
+    )
+    return (*gates, *attempts)
+
+
+DEADLINE = "deadline"
+OWN_WORDS = Choice(key="", label="", to="")
+NO = Choice(key="", label="reject", to="")
+
+
+def decision(gate: Gate, answer: Answer, *, by: str) -> GateDecided:
+    """What an answer decides. An answer that the gate does not offer is refused with what it does."""
+    if answer.skipped:
+        raise InvalidInput(f"a skipped question has no answer; {gate.gate} stays open.")
+    match answer.verdict:
+        case Verdict.APPROVE:
+            return _decided(gate, _approved(gate), by, answer.text)
+        case Verdict.REJECT:
+            return _decided(gate, rejecting(gate.type, gate.choices) or NO, by, answer.text)
+    if gate.type == FREEFORM and not (answer.choice and answer.text):
+        return _in_words(gate, answer.choice or answer.text, by)
+    choice = meant(gate.type, gate.choices, answer.choice)
+    if choice is None:
+        raise InvalidInput(f"gate {gate.gate} has no choice {answer.choice!r}; {_choose(gate)}.")
+    return _decided(gate, choice, by, answer.text)
+
+
+def _approved(gate: Gate) -> Choice:
+    """A yes goes by the edge that says so, or by the only one, or where words go."""
+    found = approving(gate.type, gate.choices)
+    if found is not None:
+        return found
+    if gate.type == FREEFORM:
+        return OWN_WORDS
+    if len(gate.choices) == 1 and rejecting(gate.type, gate.choices) is None:
+        return gate.choices[0]
+    words = ", ".join(APPROVING)
+    raise InvalidInput(f"gate {gate.gate} has no choice that approves (labelled {words}); {_choose(gate)}.")
+
+
+def _in_words(gate: Gate, words: str, by: str) -> GateDecided:
+    """Any text is an answer; it takes the only edge, or edges are chosen as usual."""
+    if not words.strip():
+        raise InvalidInput(f"gate {gate.gate} asks for text; write some.")
+    only = gate.choices[0] if len(gate.choices) == 1 else OWN_WORDS
+    return GateDecided(gate=gate.gate, choice=only, by=by, text=words)
+
+
+def _choose(gate: Gate) -> str:
+    return "choose one of: " + ", ".join(f"{choice.key} ({choice.label})" for choice in gate.choices)
+
+
+def _decided(gate: Gate, choice: Choice, by: str, text: str = "", *, expired: bool = False) -> GateDecided:
+    if is_in_step(gate.gate):  # no choice leads anywhere: what it means decides
+        is_no = choice in (NO, rejecting(gate.type, gate.choices))
+    else:
+        is_no = not choice.to and choice != OWN_WORDS
+    return GateDecided(gate=gate.gate, choice=choice, by=by, text=text, rejected=is_no, expired=expired)
+
+
+# -- deadlines ---------------------------------------------------------------------------------------
+
+
+def has_expired(gate: Gate, now_us: int) -> bool:
+    """Whether it is too late to answer: the deadline has come, and there is a rule for that."""
+    return (
+        gate.decided is None
+        and gate.on_timeout != NONE
+        and gate.deadline_us is not None
+        and gate.deadline_us <= now_us
+    )
+
+
+def expiry(gate: Gate) -> GateDecided:
+    """What the rule for a gate's deadline decides."""
+    if gate.on_timeout == DEFAULT:
+        default = next(choice for choice in gate.choices if choice.key == gate.default)
+        return _decided(gate, default, DEADLINE, expired=True)
+    assert gate.on_timeout == REJECT
+    return _decided(gate, rejecting(gate.type, gate.choices) or NO, DEADLINE, expired=True)
+
+
+def deadline_rule(gate: Gate) -> str:
+    """What the rule for a gate's deadline does, as part of a sentence."""
+    late = expiry(gate)
+    return "it is rejected" if late.rejected else f"it takes {late.choice.label!r}"
+
+
+def overdue(run: Run, now_us: int) -> tuple[GateDecided, ...]:
+    """The decisions of expired deadlines."""
+    return tuple(expiry(gate) for gate in run.gates.values() if has_expired(gate, now_us))
+
+
+def next_deadline(run: Run) -> int | None:
+    """The first deadline of an open gate that has a rule."""
+    deadlines = [
+        gate.deadline_us
+        for gate in run.gates.values()
+        if gate.decided is None and gate.on_timeout != NONE and gate.deadline_us is not None
+    ]
+    return min(deadlines, default=None)
+
+
+def next_reminder(gate: Gate, now_us: int) -> int | None:
+    """When an open gate is to be announced again, counted from when it was opened."""
+    if gate.remind_us is None or gate.decided is not None:
+        return None
+    passed = max(0, now_us - gate.opened_at_us) // gate.remind_us
+    return gate.opened_at_us + (passed + 1) * gate.remind_us
+
+
+STEERING_CHARACTERS_MAX = 10_000
+STEERING_PENDING_MAX = 20
+
+
+def decide_steer(run: Run, holder_view: HolderView, *, text: str, by: str) -> tuple[Event, ...]:
+    """Give an instruction, as long as there will be a step to take it."""
+    text = plain_text(text, "an instruction").strip()
+    if not text:
+        raise InvalidInput("the instruction is empty; say what the run's agents should do.")
+    if len(text) > STEERING_CHARACTERS_MAX:
+        raise InvalidInput(
+            f"the instruction has {len(text)} characters; use at most {STEERING_CHARACTERS_MAX}, "
+            "or put the rest in a file that the agents can read."
+        )
+    if run.is_final:
+        raise Refused(
+            "invalid_state", f"run {run.id} is {run.status}; no agent step is left to take an instruction."
+        )
+    if len(run.steering) >= STEERING_PENDING_MAX:
+        raise Refused(
+            "too_much_steering",
+            f"run {run.id} has {STEERING_PENDING_MAX} instructions that no agent step has taken yet; "
+            f"see `onward show {called(run.id)}` for what it waits for.",
+        )
+    return (SteeringGiven(text=text, by=by),)

@@ -1,4 +1,7 @@
-"""Resuming: what a person asks of a stopped run, checked whole before its first event."""
+"""Resume a stopped run: what a person asks for, checked whole before the first event.
+
+If a step finished and none of its edges can be taken, `past_no_way` says what a person may do about that.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,37 @@ from typing import Any
 from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused
-from onward.machine.decide.claim import HolderView, claim_of, occupied, still_waits, woken, wrong_state
-from onward.machine.decide.closing import cancelling, closing
-from onward.machine.decide.doubt import calls_in_doubt, is_in_doubt, told_in_doubt
-from onward.machine.decide.no_way_on import past_no_way
-from onward.machine.definition import Definition
+from onward.machine.decide.calls import calls_in_doubt, is_in_doubt, told_in_doubt
+from onward.machine.decide.requests import (
+    HolderView,
+    cancelling,
+    claim_of,
+    closing,
+    occupied,
+    still_waits,
+    woken,
+    wrong_state,
+)
+from onward.machine.definition import GATE, Definition
 from onward.machine.lifecycle import REASONS, is_recoverable
-from onward.machine.plan.ending import NO_WAY_ON
-from onward.machine.plan.route import next_transition
+from onward.machine.plan.action import Stop
+from onward.machine.plan.branch import plan_branch
+from onward.machine.plan.route import NO_WAY_ON, next_transition
 from onward.model.call import CallFinished, CallStatus
-from onward.model.events.event import Event
-from onward.model.events.runs import PipelineChanged, RunInterrupted, RunResumed, WorkdirChanged
-from onward.model.events.steps import Outcome, StepFinished, StepStatus
-from onward.model.ids import branch_of
+from onward.model.context import check_value
+from onward.model.events import (
+    Event,
+    Outcome,
+    PipelineChanged,
+    RunFailed,
+    RunInterrupted,
+    RunResumed,
+    StepFinished,
+    StepStatus,
+    WorkdirChanged,
+)
+from onward.model.ids import branch_of, called, node_of, place_of
 from onward.model.run import AttemptState, OpenStep, Run, RunStatus
-from onward.model.values.value import check_value
 
 ACTIONS = ("retry", "skip", "continue", "abort")
 
@@ -285,4 +304,44 @@ def _skipped(definition: Definition, run: Run, stopped: OpenStep) -> StepFinishe
     )
     return StepFinished(
         step=stopped.step, node=stopped.node, attempt=stopped.attempt, outcome=outcome, next=onward
+    )
+
+
+def past_no_way(
+    definition: Definition, run: Run, *, action: str | None, step: str | None, now_us: int
+) -> str | None:
+    """The node to continue at: that of the step for a retry, None if an edge of it can be taken now."""
+    stopped = run.stopped_step
+    node = node_of(place_of(stopped))
+    if step not in (None, stopped, node):
+        raise _refused(run, f"run {run.id} stopped after step {stopped}, not at {step!r}", may_retry=True)
+    may_retry = node in definition.handler_kinds or definition.kind(node) == GATE
+    match action:
+        case "retry" if may_retry:
+            return node
+        case "retry":
+            raise _refused(run, f"{node} only routes, so there is nothing to retry", may_retry=False)
+        case None:
+            _check_way(definition, run, may_retry, now_us)
+            return None
+        case _:
+            said = f"step {stopped} has finished, so there is nothing to {action}"
+            raise _refused(run, said, may_retry=may_retry)
+
+
+def _check_way(definition: Definition, run: Run, may_retry: bool, now_us: int) -> None:
+    """Refuse to continue only to stop at once for the same reason."""
+    match plan_branch(definition, run, "", now_us):
+        case Stop((RunFailed(reason="no_way_on", detail=detail),)):
+            raise _refused(run, detail.rstrip("."), may_retry=may_retry)
+
+
+def _refused(run: Run, what: str, *, may_retry: bool) -> Refused:
+    again = "run the step again with --retry, " if may_retry else ""
+    return Refused(
+        NO_WAY_ON,
+        f"{what}; correct the edges and resume with --accept-changes, {again}continue at another node with "
+        f"--from NODE, or fork the run with other values: `onward replay {called(run.id)} "
+        "--checkpoint SEQ --set KEY=VALUE`.",
+        details={"step": run.stopped_step},
     )

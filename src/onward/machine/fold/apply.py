@@ -7,14 +7,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onward.machine.fold import branches, calls, gates, life, steering, steps, stops
-from onward.machine.fold.change import Changes, IllegalEvent
-from onward.machine.lifecycle import FIRST, RUN
+from onward.machine.fold import calls, runs, steps
+from onward.machine.lifecycle import FIRST, RUN, Changes, IllegalEvent
 from onward.model import call as c
-from onward.model.events.event import Event
-from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
-from onward.model.events.runs import (
+from onward.model.events import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
     CancelRequested,
+    Event,
+    GoalRedirected,
+    ParallelStarted,
     PauseRequested,
     PipelineChanged,
     RunCancelled,
@@ -30,18 +33,12 @@ from onward.model.events.runs import (
     RunResumed,
     RunWaiting,
     SteeringGiven,
-    WorkdirChanged,
-)
-from onward.model.events.steps import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    GoalRedirected,
-    ParallelStarted,
     StepFinished,
     StepRouted,
     StepStarted,
+    WorkdirChanged,
 )
+from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
 from onward.model.run import Run
 
 
@@ -51,7 +48,7 @@ def apply(run: Run | None, event: Event, *, run_id: str, at_us: int, token: int)
         if type(event) not in FIRST:
             raise IllegalEvent(None, event)
         assert isinstance(event, RunCreated)
-        return life.created(event, run_id=run_id, at_us=at_us)
+        return runs.run_created(event, run_id=run_id, at_us=at_us)
     kind = type(event)
     status = RUN[run.status].get(kind)
     if status is None:
@@ -74,37 +71,37 @@ def fold(run: Run | None, events: Iterable[tuple[Event, int, int]], *, run_id: s
 
 
 _FOLDS: Mapping[type[Event], Callable[[Run, Any, int], Changes]] = {
-    RunForked: life.forked,
-    RunClaimed: life.claimed,
-    PipelineChanged: life.pipeline_changed,
-    WorkdirChanged: life.workdir_changed,
-    StepStarted: steps.started,
+    RunForked: runs.run_forked,
+    RunClaimed: runs.run_claimed,
+    PipelineChanged: runs.pipeline_changed,
+    WorkdirChanged: runs.workdir_changed,
+    StepStarted: steps.step_started,
     AttemptFailed: steps.attempt_failed,
     AttemptInterrupted: steps.attempt_interrupted,
-    StepFinished: steps.finished,
-    c.CallStarted: calls.started,
-    c.CallFinished: calls.finished,
-    c.CallLost: calls.lost,
-    c.AttemptHeld: calls.held,
+    StepFinished: steps.step_finished,
+    c.CallStarted: calls.call_started,
+    c.CallFinished: calls.call_finished,
+    c.CallLost: calls.call_lost,
+    c.AttemptHeld: calls.attempt_held,
     c.HoldsLifted: calls.holds_lifted,
     c.LimitWarned: calls.limit_warned,
-    ParallelStarted: branches.started,
-    BranchFinished: branches.finished,
-    StepRouted: steps.routed,
-    GoalRedirected: steps.redirected,
-    GateOpened: gates.opened,
-    GateDecided: gates.decided,
-    GateWithdrawn: gates.withdrawn,
-    PauseRequested: stops.pause_requested,
-    CancelRequested: stops.cancel_requested,
-    SteeringGiven: steering.given,
-    RunWaiting: stops.waiting,
-    RunQueued: stops.queued,
-    RunPaused: stops.paused,
-    RunInterrupted: stops.interrupted,
-    RunFailed: stops.failed,
-    RunResumed: stops.resumed,
-    RunDismissed: stops.dismissed,
-    RunCompleted: stops.completed,
-    RunCancelled: stops.cancelled,
+    ParallelStarted: steps.parallel_started,
+    BranchFinished: steps.branch_finished,
+    StepRouted: steps.step_routed,
+    GoalRedirected: steps.goal_redirected,
+    GateOpened: steps.gate_opened,
+    GateDecided: steps.gate_decided,
+    GateWithdrawn: steps.gate_withdrawn,
+    PauseRequested: runs.pause_requested,
+    CancelRequested: runs.cancel_requested,
+    SteeringGiven: calls.steering_given,
+    RunWaiting: runs.run_waiting,
+    RunQueued: runs.run_queued,
+    RunPaused: runs.run_paused,
+    RunInterrupted: runs.run_interrupted,
+    RunFailed: runs.run_failed,
+    RunResumed: runs.run_resumed,
+    RunDismissed: runs.run_dismissed,
+    RunCompleted: runs.run_completed,
+    RunCancelled: runs.run_cancelled,
 }

@@ -1,4 +1,8 @@
-"""Folding calls inside a step: which are open, which are lost, and from where on answers are remembered."""
+"""Folding calls inside a step: which are open or lost, and from where on answers are remembered.
+
+Also instructions: given by anyone, taken by the next agent step or a request of its agent, returned if that
+step is dropped.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from onward.machine.fold.change import Changes, IllegalEvent, without
-from onward.machine.fold.steering import taken
+from onward.machine.lifecycle import Changes, IllegalEvent, without
 from onward.model.call import (
     POSITIONAL,
     AttemptHeld,
@@ -20,8 +23,11 @@ from onward.model.call import (
     LimitWarned,
     gate_of_call,
 )
-from onward.model.events.event import Event
-from onward.model.events.runs import (
+from onward.model.events import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    Event,
     RunCancelled,
     RunClaimed,
     RunCompleted,
@@ -32,8 +38,10 @@ from onward.model.events.runs import (
     RunQueued,
     RunResumed,
     RunWaiting,
+    SteeringGiven,
+    StepFinished,
+    StepStarted,
 )
-from onward.model.events.steps import AttemptFailed, AttemptInterrupted, BranchFinished, StepFinished
 from onward.model.ids import branch_of, is_in_step, step_of_gate
 from onward.model.run import AttemptState, OpenCall, OpenStep, Run, StepCalls
 
@@ -70,7 +78,7 @@ def _working(run: Run, event: CallStarted | CallFinished) -> OpenStep:
     return opened
 
 
-def started(run: Run, event: CallStarted, at_us: int) -> Changes:
+def call_started(run: Run, event: CallStarted, at_us: int) -> Changes:
     opened = _working(run, event)
     calls = _calls(run, opened)
     if event.call in calls.open:
@@ -90,11 +98,11 @@ def started(run: Run, event: CallStarted, at_us: int) -> Changes:
     opened = replace(opened, calls=calls)
     if not event.steering:
         return _changed(run, opened, run.open_calls + 1)
-    opened = replace(opened, steering=(*opened.steering, *taken(run, event)))
+    opened = replace(opened, steering=(*opened.steering, *steering_taken(run, event)))
     return _changed(run, opened, run.open_calls + 1) | {"steering": run.steering[event.steering :]}
 
 
-def finished(run: Run, event: CallFinished, at_us: int) -> Changes:
+def call_finished(run: Run, event: CallFinished, at_us: int) -> Changes:
     is_gate = event.type == CallKind.GATE.value
     if event.by and not is_gate:
         return _settled(run, event)
@@ -138,7 +146,7 @@ def _settled(run: Run, event: CallFinished) -> Changes:
     return _changed(run, replace(opened, calls=settled), run.open_calls)
 
 
-def lost(run: Run, event: CallLost, at_us: int) -> Changes:
+def call_lost(run: Run, event: CallLost, at_us: int) -> Changes:
     opened = _step(run, event)
     calls = opened.calls
     begun = None if calls is None else calls.open.get(event.call)
@@ -158,7 +166,7 @@ def told_of(begun: OpenCall) -> str:
     return said if len(said) <= TOLD_MAX else f"{said[:TOLD_MAX]}…"
 
 
-def held(run: Run, event: AttemptHeld, at_us: int) -> Changes:
+def attempt_held(run: Run, event: AttemptHeld, at_us: int) -> Changes:
     opened = run.open_steps.get(event.step)
     if opened is None or opened.state is not AttemptState.OPEN or opened.attempt != event.attempt:
         raise IllegalEvent(run.status, event, f"step {event.step} has no open attempt {event.attempt}")
@@ -276,3 +284,20 @@ def check_closed(run: Run, event: Event) -> None:
 
 def _changed(run: Run, opened: OpenStep, open_calls: int) -> Changes:
     return {"open_steps": {**run.open_steps, opened.step: opened}, "open_calls": open_calls}
+
+
+def steering_given(run: Run, event: SteeringGiven, at_us: int) -> Changes:
+    return {"steering": (*run.steering, event.text)}
+
+
+def steering_taken(run: Run, event: StepStarted | CallStarted) -> tuple[str, ...]:
+    """What an attempt, or a request of its agent, takes of the instructions that are waiting."""
+    if event.steering > len(run.steering):
+        why = f"step {event.step} takes {event.steering} instructions, and {len(run.steering)} are waiting"
+        raise IllegalEvent(run.status, event, why)
+    return run.steering[: event.steering]
+
+
+def steering_given_back(run: Run) -> tuple[str, ...]:
+    """What is waiting when every open step is dropped: also what they had taken."""
+    return (*(text for opened in run.open_steps.values() for text in opened.steering), *run.steering)

@@ -8,8 +8,8 @@ from typing import Any, get_args
 import msgspec
 import zstandard
 
+from onward.model.context import FrozenMap
 from onward.model.run import Run
-from onward.model.values.frozenmap import FrozenMap
 
 
 def encode_run(run: Run) -> bytes:

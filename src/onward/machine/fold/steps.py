@@ -1,33 +1,49 @@
-"""Folding steps and attempts."""
+"""Folding steps and attempts, the branches of fan-outs, and questions with their answers.
+
+The branches of a fan-out are opened together, end one by one, and are removed when they are joined. The
+rows by which open questions are found are made here, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from onward.machine.fold.branches import joined
-from onward.machine.fold.calls import begun_again
-from onward.machine.fold.change import Changes, IllegalEvent, without
-from onward.machine.fold.gates import without_step
-from onward.machine.fold.steering import taken
-from onward.model.attempt.artifact import Artifact
-from onward.model.events.steps import (
+from onward.machine.fold.calls import begun_again, steering_taken
+from onward.machine.lifecycle import Changes, IllegalEvent, without
+from onward.machine.plan.route import MET
+from onward.model.context import FrozenMap, grow
+from onward.model.events import (
+    Artifact,
     AttemptFailed,
     AttemptInterrupted,
+    BranchFinished,
+    Event,
     GoalRedirected,
     Outcome,
+    ParallelStarted,
+    RunForked,
     StepFinished,
     StepRouted,
     StepStarted,
     StepStatus,
 )
-from onward.model.ids import branch_of, place, place_of, step_id, whereabouts
+from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
+from onward.model.ids import (
+    branch_of,
+    is_in_step,
+    node_of,
+    place,
+    place_of,
+    step_id,
+    step_of_gate,
+    whereabouts,
+)
 from onward.model.result import excerpt
-from onward.model.run import AttemptState, Branch, OpenStep, Run
-from onward.model.values.frozenmap import FrozenMap
-from onward.model.values.value import grow
+from onward.model.row import GateRow
+from onward.model.run import AttemptState, Branch, Gate, OpenStep, Parallel, Run, RunStatus
 
 # A member of an enum is looked up each time it is named, and these are named for every step.
 SKIPPED, OPEN = StepStatus.SKIPPED, AttemptState.OPEN
@@ -47,7 +63,7 @@ def context_after(
     return context.with_all(changes)
 
 
-def started(run: Run, event: StepStarted, at_us: int) -> Changes:
+def step_started(run: Run, event: StepStarted, at_us: int) -> Changes:
     before, (at, branch_id) = run.open_steps.get(event.step), whereabouts(event.step)
     changes: Changes = {}
     begun = OpenStep(
@@ -79,7 +95,7 @@ def started(run: Run, event: StepStarted, at_us: int) -> Changes:
             holds=before.holds,
         )
     if event.steering:
-        begun = replace(begun, steering=(*begun.steering, *taken(run, event)))
+        begun = replace(begun, steering=(*begun.steering, *steering_taken(run, event)))
         changes["steering"] = run.steering[event.steering :]
     if before is None or before.attempt != event.attempt:
         changes["executions"] = run.executions.with_(at, run.executions.get(at, 0) + 1)
@@ -124,7 +140,7 @@ def attempt_failed(run: Run, event: AttemptFailed, at_us: int) -> Changes:
         failed = replace(failed, calls=replace(before.calls, forgets=True))
     changes: Changes = {"open_steps": {**run.open_steps, event.step: failed}}
     if run.gates and not event.keeps_calls:
-        changes |= without_step(run, event.step)
+        changes |= without_gates_of(run, event.step)
     if again:
         changes["retries"] = run.retries.with_(place_of(event.step), spent)
     return changes
@@ -149,7 +165,7 @@ def _worked_us(before: OpenStep, at_us: int) -> int:
     return before.worked_us + max(0, at_us - before.began_at_us)
 
 
-def finished(run: Run, event: StepFinished, at_us: int) -> Changes:
+def step_finished(run: Run, event: StepFinished, at_us: int) -> Changes:
     step = event.step
     at, branch_id = whereabouts(step)
     branch, opened = run.branches.get(branch_id), run.open_steps.get(step)
@@ -162,13 +178,13 @@ def finished(run: Run, event: StepFinished, at_us: int) -> Changes:
     if opened is not None:
         changes["open_steps"] = without(run.open_steps, step)
         if run.gates:
-            changes |= without_step(run, step)
+            changes |= without_gates_of(run, step)
         if opened.calls is not None and opened.calls.thread and opened.thread:
             changes["threads"] = run.threads.with_(opened.thread, opened.calls.thread)
     elif step in run.gates:
         changes["gates"] = without(run.gates, step)
     elif step in run.parallels:
-        changes.update(joined(run, event, changes["branches"]))
+        changes.update(parallel_joined(run, event, changes["branches"]))
     else:
         changes["visits"] = run.visits.with_(at, _new_visit(run, event, at, branch_id))
     if event.outcome.status is not SKIPPED:
@@ -219,7 +235,7 @@ def _has_hopped(opened: OpenStep | None, event: StepFinished) -> bool:
     return opened is not None and opened.fidelity != "" and event.outcome.status is not SKIPPED
 
 
-def routed(run: Run, event: StepRouted, at_us: int) -> Changes:
+def step_routed(run: Run, event: StepRouted, at_us: int) -> Changes:
     branch_id = branch_of(event.step)
     branch = run.branches.get(branch_id)
     if branch is None or branch.next_node is not None or branch.ended:
@@ -228,6 +244,218 @@ def routed(run: Run, event: StepRouted, at_us: int) -> Changes:
     return {"branches": {**run.branches, branch_id: moved}}
 
 
-def redirected(run: Run, event: GoalRedirected, at_us: int) -> Changes:
+def goal_redirected(run: Run, event: GoalRedirected, at_us: int) -> Changes:
     moved = replace(run.root, next_node=event.next.to, edge=event.next.edge)
     return {"branches": {**run.branches, "": moved}, "reroutes": run.reroutes + 1}
+
+
+T = TypeVar("T")
+
+
+def parallel_started(run: Run, event: ParallelStarted, at_us: int) -> Changes:
+    parent = run.branches.get(branch_of(event.step))
+    if parent is None or event.step in run.parallels:
+        raise IllegalEvent(
+            run.status, event, f"{event.step} has no branch to fan out from, or already has branches"
+        )
+    opened = {
+        plan.path: Branch(
+            context=parent.context,
+            next_node=plan.to,
+            edge=plan.edge,
+            previous=event.node,
+            response=parent.response,
+            tree=parent.tree,
+        )
+        for plan in event.branches
+    }
+    at = place_of(event.step)
+    parallel = Parallel(
+        step=event.step,
+        node=event.node,
+        branches=tuple(opened),
+        join=event.join,
+        policy=event.policy,
+        max_parallel=event.max_parallel,
+        began_at_us=at_us,
+    )
+    return {
+        "branches": {**run.branches, **opened},
+        "parallels": {**run.parallels, event.step: parallel},
+        "visits": run.visits.with_(at, run.visits.get(at, 0) + 1),
+    }
+
+
+def branch_finished(run: Run, event: BranchFinished, at_us: int) -> Changes:
+    branch = run.branches.get(event.branch)
+    if not event.branch or branch is None or branch.ended:
+        raise IllegalEvent(run.status, event, f"there is no unfinished branch {event.branch}")
+    _check_nothing_open(run, event, (event.branch,))
+    ended = replace(branch, ended=event.status, reason=event.reason)
+    return {
+        "branches": {**run.branches, event.branch: ended},
+        # What was tried and not finished, as when the branch lost the race, is over with it.
+        "open_steps": {s: opened for s, opened in run.open_steps.items() if branch_of(s) != event.branch},
+        "gates": {n: gate for n, gate in run.gates.items() if branch_of(step_of_gate(n)) != event.branch},
+    }
+
+
+def parallel_joined(run: Run, event: StepFinished, branches: Mapping[str, Branch]) -> Changes:
+    """A fan-out has its outcome: its branches are removed, and nothing may be left open in them."""
+    gone = run.parallels[event.step].branches
+    _check_nothing_open(run, event, gone)
+    if any(not run.branches[branch_id].ended for branch_id in gone):
+        raise IllegalEvent(run.status, event, f"{event.step} has branches that have not ended")
+    return {
+        "branches": {branch_id: branch for branch_id, branch in branches.items() if branch_id not in gone},
+        "parallels": without(run.parallels, event.step),
+        **drop_branches(run, gone, onto=branch_of(event.step)),
+    }
+
+
+def drop_branches(run: Run, gone: Collection[str], *, onto: str) -> Changes:
+    """What branches that have ended leave to the branch `onto`: the last outcome of every node they visited.
+
+    Where several of them visited one node, an outcome that meets no goal counts before one that does. Their
+    visits and attempts are dropped: no branch ever has the same id again, and a loop may open any number of
+    them.
+    """
+    found: dict[str, dict[str, str]] = {branch_id: {} for branch_id in gone}
+    for at, status in run.outcomes.items():
+        if (branch_id := branch_of(at)) in found:
+            found[branch_id][place(node_of(at), onto)] = status
+    left: dict[str, str] = {}
+    for outcomes in found.values():
+        left |= {at: status for at, status in outcomes.items() if left.get(at, MET[0]) in MET}
+    return {
+        "outcomes": _without_branches(run.outcomes, found).with_all(left),
+        "visits": _without_branches(run.visits, found),
+        "executions": _without_branches(run.executions, found),
+        "retries": _without_branches(run.retries, found),
+    }
+
+
+def _without_branches(places: FrozenMap[T], gone: Collection[str]) -> FrozenMap[T]:
+    return FrozenMap({at: value for at, value in places.items() if branch_of(at) not in gone})
+
+
+def _check_nothing_open(run: Run, event: Event, branch_ids: tuple[str, ...]) -> None:
+    attempts = [s for s, step in run.open_steps.items() if step.state is AttemptState.OPEN]
+    gates = [step_of_gate(name) for name, gate in run.gates.items() if gate.decided is None]
+    inside = [step for step in run.parallels if branch_of(step) in branch_ids]
+    left = [name for name in (*attempts, *gates) if branch_of(name) in branch_ids] + inside
+    if left:
+        raise IllegalEvent(run.status, event, f"{event.kind} leaves something open: {', '.join(left)}")
+
+
+ASKING = frozenset({GateOpened, GateDecided, GateWithdrawn, RunForked})
+
+
+def gate_opened(run: Run, event: GateOpened, at_us: int) -> Changes:
+    if event.gate in run.gates:
+        raise IllegalEvent(run.status, event, f"gate {event.gate} is already open")
+    changes: Changes = {"gates": {**run.gates, event.gate: _gate(event, at_us)}}
+    if is_in_step(event.gate):
+        asking = run.open_steps.get(step_of_gate(event.gate))
+        if asking is None or asking.state is not AttemptState.OPEN:
+            raise IllegalEvent(run.status, event, f"gate {event.gate} has no open attempt that asks")
+        return changes
+    at = place_of(event.gate)
+    return changes | {"visits": run.visits.with_(at, run.visits.get(at, 0) + 1)}
+
+
+def _gate(event: GateOpened, at_us: int) -> Gate:
+    return Gate(**asdict(event), opened_at_us=at_us)  # it has every field of its event
+
+
+def gate_decided(run: Run, event: GateDecided, at_us: int) -> Changes:
+    gate = run.gates.get(event.gate)
+    if gate is None or gate.decided is not None:
+        raise IllegalEvent(run.status, event, f"gate {event.gate} is not open")
+    answered = replace(
+        gate,
+        decided=event.choice,
+        by=event.by,
+        answer=event.text,
+        rejected=event.rejected,
+        expired=event.expired,
+    )
+    changes: Changes = {"gates": {**run.gates, event.gate: answered}}
+    if run.status is RunStatus.WAITING:
+        changes["wake_at_us"] = at_us
+    return changes
+
+
+def gates_of_step(run: Run, step: str) -> list[Gate]:
+    """The gates that the calls of a step have opened, and that are still known."""
+    return [gate for name, gate in run.gates.items() if is_in_step(name) and step_of_gate(name) == step]
+
+
+def without_gates_of(run: Run, step: str) -> Changes:
+    """The gates without those that the calls of a step opened: their answers are not needed any more."""
+    gone = {gate.gate for gate in gates_of_step(run, step)}
+    return {"gates": {name: gate for name, gate in run.gates.items() if name not in gone}} if gone else {}
+
+
+def asked_anew(gates: Mapping[str, Gate], at_us: int) -> dict[str, Gate]:
+    """The same questions, asked now: after a fork there is as much time to answer as there was then."""
+    return {name: _asked_anew(gate, at_us) for name, gate in gates.items()}
+
+
+def _asked_anew(gate: Gate, at_us: int) -> Gate:
+    if gate.decided is not None:
+        return gate
+    deadline_us = None if gate.deadline_us is None else at_us + gate.deadline_us - gate.opened_at_us
+    return replace(gate, opened_at_us=at_us, deadline_us=deadline_us)
+
+
+def gate_withdrawn(run: Run, event: GateWithdrawn, at_us: int) -> Changes:
+    if event.gate not in run.gates:
+        raise IllegalEvent(run.status, event, f"gate {event.gate} is not open")
+    return {"gates": without(run.gates, event.gate)}
+
+
+def gate_rows(before: Run | None, events: Sequence[Event], run: Run, at_us: int) -> tuple[GateRow, ...]:
+    """The rows of the gates that these events open or close. They lead from `before` to `run`.
+
+    A fork begins with its own event alone, so what it asks anew is what is open in `run`.
+    """
+    rows: dict[str, GateRow] = {}
+    for event in events:
+        if type(event) not in ASKING:  # nearly always
+            continue
+        match event:
+            case GateOpened():
+                rows[event.gate] = _gate_row(run, _gate(event, at_us))
+            case GateDecided(gate=name) | GateWithdrawn(gate=name):
+                known = rows.get(name) or _gate_row(run, (before or run).gates[name])
+                by = event.by if isinstance(event, GateDecided) else known.decided_by
+                rows[name] = replace(known, decided_by=by, closed_at_us=at_us)
+            case RunForked():
+                rows = {
+                    name: _gate_row(run, gate) for name, gate in run.gates.items() if gate.decided is None
+                }
+    return tuple(rows.values()) if rows else ()
+
+
+def note_gates(rows: dict[str, GateRow], before: Run | None, event: Event, run: Run, at_us: int) -> None:
+    """Bring the rows of a run's gates up to `event`, which leads from `before` to `run`."""
+    if type(event) is RunForked:
+        rows.clear()  # what was asked before the fork is its parent's
+    rows.update((row.gate, row) for row in gate_rows(before, (event,), run, at_us))
+
+
+def _gate_row(run: Run, gate: Gate) -> GateRow:
+    return GateRow(
+        run_id=run.id,
+        gate=gate.gate,
+        pipeline=run.pipeline,
+        node=gate.node,
+        text=gate.text,
+        about=gate.about,
+        type=gate.type,
+        choices=gate.choices,
+        opened_at_us=gate.opened_at_us,
+        deadline_us=gate.deadline_us,
+        decided_by=gate.by if gate.decided is not None else None,
+    )

@@ -1,8 +1,17 @@
-"""What one branch of a run does next: the main branch (`""`), or one that a fan-out opened."""
+"""What one branch of a run does next: the main branch (`""`), or one that a fan-out opened.
+
+An agent step is shown some of the past (`shown_to`). `full` means the same session. A conversation that is
+stored with the run survives every process. A live session outside does not: so the first agent step of each
+branch after a resume that would be `full`, and whose conversation is not stored, is shown a detailed
+summary instead; what happened is recorded with the attempt, and the step after it is free again.
+
+At a `loop_restart` edge the run ends, and a new one, linked to it, begins at the edge's target.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -10,20 +19,45 @@ from onward.machine.definition import AGENT, CONDITIONAL, EXIT, GATE, MANAGER, S
 from onward.machine.fold.calls import GATE as HELD_AT_GATE
 from onward.machine.fold.calls import LIMIT, RATE_LIMIT
 from onward.machine.fold.steps import context_after
-from onward.machine.plan.action import Action, Append, Execute, Sleep, Stop
-from onward.machine.plan.ending import NO_WAY_ON, is_stuck, last_step, transition_now, why_stuck
-from onward.machine.plan.fan import fan_in, fan_out
-from onward.machine.plan.fidelity import shown_to
-from onward.machine.plan.gates import at_gate, open_gate, unanswered
-from onward.machine.plan.restart import restart
-from onward.machine.plan.route import goal_transition, next_transition, unmet_gate
-from onward.machine.plan.stops import failed, passed, stop_with
-from onward.model.events.runs import RunCompleted, RunFailed, RunInterrupted
-from onward.model.events.steps import GoalRedirected, Outcome, StepRouted, StepStarted, StepStatus
-from onward.model.ids import child_run_id, place, step_id
-from onward.model.run import AttemptState, Branch, OpenStep, Run
-from onward.pipeline.graph import Node
+from onward.machine.plan.action import (
+    Action,
+    Append,
+    Execute,
+    Restart,
+    Sleep,
+    Stop,
+    failed,
+    next_step,
+    passed,
+    stop_with,
+)
+from onward.machine.plan.nodes import at_gate, fan_in, fan_out, open_gate, unanswered
+from onward.machine.plan.route import (
+    NO_WAY_ON,
+    goal_transition,
+    is_stuck,
+    last_step,
+    next_transition,
+    transition_now,
+    unmet_gate,
+    why_stuck,
+)
+from onward.model.events import (
+    GoalRedirected,
+    Outcome,
+    RunCompleted,
+    RunCreated,
+    RunFailed,
+    RunInterrupted,
+    StepRouted,
+    StepStarted,
+    StepStatus,
+)
+from onward.model.ids import child_run_id, derived_run_id, place, step_id
+from onward.model.run import AttemptState, Branch, Frozen, OpenStep, Run
+from onward.pipeline.graph import Edge, Graph, Node
 from onward.pipeline.joins import FAN_IN, PARALLEL
+from onward.pipeline.rules.attributes import DEFAULT_FIDELITY, FIDELITIES
 
 SUCCEEDED = Outcome(status=StepStatus.SUCCESS)
 HOLDS_MAX = 20
@@ -242,3 +276,126 @@ _RULES: Mapping[str, Callable[[Definition, Run, str, Node, int], Action]] = {
 }
 """What a planner node does when a branch reaches it. One that waits, like a gate, appends that it does, and
 `plan_branch` looks at it the next time."""
+
+
+FULL, DEGRADED = "full", "summary:high"
+
+
+class Shown(Frozen, frozen=True):
+    """What an agent step is shown: the mode, the mode it lost, and the key of its conversation."""
+
+    fidelity: str = ""
+    degraded_from: str = ""
+    thread: str = ""
+
+
+def shown_to(
+    graph: Graph, branch: Branch, branch_id: str, node: Node, *, stored: Container[str], continues: bool
+) -> Shown:
+    """For the node's next attempt in the branch `branch_id`.
+
+    `stored` are the threads whose conversation the run has; the attempt `continues` one of the step's own.
+
+    A step that was to be `full` and is not has its thread all the same: its new session takes the place of
+    the lost one, and the next step under this key continues from there.
+    """
+    edge = _came_by(graph, branch, node)
+    mode = _mode(graph, edge, node)
+    if mode != FULL:
+        return Shown(mode)
+    thread = _thread(graph, branch, branch_id, edge, node)
+    is_lost = branch.first_hop and not continues and thread not in stored
+    return Shown(DEGRADED, FULL, thread) if is_lost else Shown(FULL, "", thread)
+
+
+def _mode(graph: Graph, edge: Edge | None, node: Node) -> str:
+    """The edge's, the node's or the graph's; one that does not exist counts as the default, as lint says."""
+    on_edge = edge.text("fidelity") if edge else ""
+    mode = on_edge or node.text("fidelity") or graph.text("default_fidelity")
+    return mode if mode in FIDELITIES else DEFAULT_FIDELITY
+
+
+def _thread(graph: Graph, branch: Branch, branch_id: str, edge: Edge | None, node: Node) -> str:
+    """The key of the conversation. Inside a branch it is the branch's own: two of them never share one."""
+    key = (
+        node.text("thread_id")
+        or (edge.text("thread_id") if edge else "")
+        or graph.text("default_thread_id")
+        or next(iter(node.derived), "")
+        or branch.previous
+        or node.id
+    )
+    return place(key, branch_id)
+
+
+def _came_by(graph: Graph, branch: Branch, node: Node) -> Edge | None:
+    """The edge that led here; None after a jump."""
+    if branch.edge is None:
+        return None
+    edges = [edge for edge in graph.outgoing(branch.previous) if edge.target == node.id]
+    # The place is from the definition of that time; if it changed since, an only edge is still the one.
+    came_by = [edge for edge in edges if edge.order == branch.edge] or (edges if len(edges) == 1 else [])
+    return came_by[0] if came_by else None
+
+
+# How the old run went, which says nothing about the new one.
+_OWN_KEYS = frozenset({"outcome", "preferred_label", "last_stage", "last_response"})
+_OWN_PREFIXES = ("human.gate.", "parallel.", "internal.", "stack.child.")
+
+
+def restart(definition: Definition, run: Run, branch_id: str, node: Node) -> Action:
+    """End the run here, unless this is a branch or has happened too often."""
+    if branch_id:
+        detail = f"the loop_restart edge to {node.id} is inside a parallel branch, which cannot end the run"
+        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
+    if run.restarts >= definition.max_restarts:
+        detail = f"loop_restart started {run.restarts} runs in a row (max_restarts)"
+        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
+    # Planning this again after a crash gives the same id, and finds the run that was created.
+    step = next_step(run, node.id, branch_id)
+    return Restart(node.id, derived_run_id(run.created_at_us, f"{run.id}/{step}"))
+
+
+def restarted(definition: Definition, run: Run, to: str, version: str) -> RunCreated:
+    """The first event of the run that takes over: the same pipeline and policy, fresh counters."""
+    return RunCreated(
+        pipeline=run.pipeline,
+        pipeline_hash=run.pipeline_hash,
+        start_node=to,
+        path=run.path,
+        on_owner_loss=run.on_owner_loss,
+        exclusive_key=run.exclusive_key,
+        simulation=None if run.simulation is None else run.simulation.script,
+        simulates_tools=run.simulation is not None and not run.simulation.real_tools,
+        version=version,
+        priority=run.priority,
+        needs=run.needs,
+        max_running=run.max_running,
+        context=_carried(definition.edge(run.root.edge), run),
+        restart_of=run.id,
+        restarts=run.restarts + 1,
+        managed_by=run.managed_by,
+        workdir=run.workdir,
+        variables=run.variables,
+        workspace=replace(run.workspace, start=run.root.tree) if run.workspace and run.root.tree else None,
+        trims_output=run.trims_output,
+        tags=run.tags,
+        chat=run.chat,
+        project=run.project,
+        charged_to=run.charged_to or run.id,
+        pipeline_version=run.pipeline_version,
+    )
+
+
+def _carried(edge: Edge | None, run: Run) -> dict[str, Any]:
+    """What the edge names in `loop_restart_keep`; else everything but the engine's own keys."""
+    context = run.context.plain()
+    named = edge.text("loop_restart_keep") if edge else ""
+    if named:
+        keep = {key.strip() for key in named.split(",")}
+        return {key: value for key, value in context.items() if key in keep or key.startswith("graph.")}
+    return {
+        key: value
+        for key, value in context.items()
+        if key not in _OWN_KEYS and not key.startswith(_OWN_PREFIXES)
+    }

@@ -1,30 +1,50 @@
 """What the holder of a run does next: a pure function of the graph, the run and the time.
 
-Starting, resuming, taking over and waking all come here. Planner nodes are rules here; only
-effects leave it, as actions to execute.
+Starting, resuming, taking over and waking all come here. Planner nodes are rules; only effects leave as
+actions to execute. `advance` plans until something must be done: all that can be decided goes into one
+append. `join` says when a fan-out is decided, what is closed, and what its result is.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
-from onward.machine.decide.answers import next_deadline
-from onward.machine.decide.closing import requested_stop
+from onward.machine.decide.calls import with_lost_calls
 from onward.machine.decide.owner_loss import LOSSES_MAX, crash_loop
-from onward.machine.definition import Definition
-from onward.machine.plan.action import Action, Append, Execute, Sleep, Stop, Wait
+from onward.machine.decide.requests import next_deadline, requested_stop
+from onward.machine.definition import FIRST_SUCCESS, Definition
+from onward.machine.fold.apply import apply
+from onward.machine.fold.steps import context_after
+from onward.machine.lifecycle import RUNNING
+from onward.machine.plan.action import Action, Append, Execute, Merge, Sleep, Stop, Wait, stop_with
 from onward.machine.plan.branch import has_arrived, plan_branch
-from onward.machine.plan.ending import is_stuck
-from onward.machine.plan.join import join
-from onward.machine.plan.stops import stop_with
-from onward.model.events.event import Event
-from onward.model.events.runs import RunFailed, RunInterrupted, RunPaused, RunQueued, RunWaiting
-from onward.model.events.steps import BranchFinished, StepStatus
+from onward.machine.plan.nodes import RESULTS
+from onward.machine.plan.route import MET, handled_failure, is_stuck
+from onward.model.context import OUTCOME, PREFERRED_LABEL, FrozenMap, as_seen, same
+from onward.model.events import (
+    NOTHING_MERGED,
+    AttemptInterrupted,
+    BranchFinished,
+    Event,
+    Merged,
+    Outcome,
+    RunFailed,
+    RunInterrupted,
+    RunPaused,
+    RunQueued,
+    RunWaiting,
+    StepFinished,
+    StepStarted,
+    StepStatus,
+    Transition,
+)
+from onward.model.gate import GateWithdrawn
 from onward.model.ids import branch_of, place, step_of_gate
-from onward.model.run import AttemptState, Branch, OpenStep, Parallel, Run
+from onward.model.run import AttemptState, Branch, Frozen, OpenStep, Parallel, Run
 
 DRAIN = "drain"
 
@@ -180,3 +200,175 @@ def _stop_all(run: Run, stops: list[Event]) -> Action:
     if isinstance(first, RunWaiting | RunInterrupted):
         first = replace(first, wake_at_us=_first(*(event.wake_at_us for event in timed)))
     return stop_with(run, first)
+
+
+NO_MORE = Stop(())
+
+
+class Advance(Frozen, frozen=True):
+    """What to write in one append, the run after it, and what to do then."""
+
+    events: list[Event]
+    run: Run
+    action: Action
+
+
+def advance(
+    definition: Definition, run: Run, first: Sequence[Event], *, now_us: int, stop_reason: str | None
+) -> Advance:
+    """Record `first`, then everything that follows from it without an effect."""
+    events: list[Event] = []
+    starts: list[StepStarted] = []
+    # Nearly no run has open calls or gates, and to ask `with_lost_calls` takes longer than to ask here.
+    for event in with_lost_calls(run, first) if run.open_calls or run.gates else first:
+        run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
+        events.append(event)
+    while run.status is RUNNING:
+        action = plan(definition, run, now_us=now_us, stop_reason=stop_reason)
+        for event in with_lost_calls(run, action.events) if run.open_calls or run.gates else action.events:
+            run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
+            events.append(event)
+        if type(action) is Append:
+            continue
+        if run.parallels and type(action) is Execute:
+            starts.append(action.started)  # other branches may have something to begin as well
+        elif type(action) is Wait or type(action) is Merge:
+            return Advance(events, run, replace(action, starts=tuple(starts)))
+        else:
+            return Advance(events, run, action)
+    return Advance(events, run, NO_MORE)
+
+
+CANCELLED = "cancelled"
+CONFLICTS = "workspace.conflicts"
+# The engine's own keys say how a branch went, not what it found out.
+_OWN = (OUTCOME, PREFERRED_LABEL)
+
+
+def join(definition: Definition, run: Run, running: Sequence[OpenStep]) -> Action | None:
+    """What to do about the first fan-out that is decided; the innermost come first."""
+    for parallel in reversed(run.parallels.values()):
+        ended = [run.branches[branch_id].ended for branch_id in parallel.branches]
+        won = parallel.policy == FIRST_SUCCESS and any(status in MET for status in ended)
+        if not won and not all(ended):
+            continue
+        losers = [branch_id for branch_id, status in zip(parallel.branches, ended, strict=True) if not status]
+        under_way = tuple(step.step for step in running if _is_in(step.step, losers))
+        if under_way:
+            return Wait(halt=under_way)
+        inner = [step for step in run.parallels if _is_in(step, losers)]
+        if inner:
+            return Append(_closed_inner(run, run.parallels[inner[-1]]))
+        if run.workspace is not None:
+            return Merge(parallel.step)
+        return Append((*_closed(run, losers), _finished(definition, run, parallel)))
+    return None
+
+
+def branches_joined(definition: Definition, run: Run, step: str, merged: Merged) -> tuple[Event, ...]:
+    """The end of a fan-out whose branches' work was taken over; nothing if it is over already."""
+    parallel = run.parallels.get(step)
+    if parallel is None:
+        return ()
+    losers = [branch_id for branch_id in parallel.branches if not run.branches[branch_id].ended]
+    return (*_closed(run, losers), _finished(definition, run, parallel, merged))
+
+
+def _is_in(step: str, branch_ids: Sequence[str]) -> bool:
+    return any(step.startswith(f"{branch_id}/") for branch_id in branch_ids)
+
+
+def _closed_inner(run: Run, parallel: Parallel) -> tuple[Event, ...]:
+    """Close a fan-out inside a branch that lost, so that the branch itself can be closed."""
+    going = [branch_id for branch_id in parallel.branches if not run.branches[branch_id].ended]
+    outcome = Outcome(status=StepStatus.SKIPPED, notes="its branch lost the race")
+    finished = StepFinished(step=parallel.step, node=parallel.node, attempt=1, outcome=outcome)
+    return (*_closed(run, going), finished)
+
+
+def _closed(run: Run, losers: Sequence[str]) -> tuple[Event, ...]:
+    """Close what is open in branches that lost, and end them."""
+    gates = [
+        GateWithdrawn(gate=name)
+        for name, gate in run.gates.items()
+        if gate.decided is None and branch_of(step_of_gate(name)) in losers
+    ]
+    attempts = [
+        AttemptInterrupted(step=name, attempt=step.attempt, why="another branch won")
+        for name, step in run.open_steps.items()
+        if step.state is AttemptState.OPEN and branch_of(name) in losers
+    ]
+    ends = [
+        BranchFinished(branch=branch_id, status=CANCELLED, reason="another branch won")
+        for branch_id in losers
+    ]
+    return (*gates, *attempts, *ends)
+
+
+def _finished(
+    definition: Definition, run: Run, parallel: Parallel, merged: Merged = NOTHING_MERGED
+) -> StepFinished:
+    branch_id = branch_of(parallel.step)
+    parent = run.branches[branch_id]
+    results = [_result(parallel, name, run.branches[name], parent.context) for name in parallel.branches]
+    status = _status(parallel, [result["status"] for result in results])
+    if merged.conflicts and status is StepStatus.SUCCESS:
+        status = StepStatus.PARTIAL_SUCCESS
+    reason = "no branch succeeded" if status is StepStatus.FAIL else ""
+    outcome = Outcome(status=status, failure_reason=reason)
+    changes = {RESULTS: results, **_conflicts(run, branch_id, merged)}
+    return StepFinished(
+        step=parallel.step,
+        node=parallel.node,
+        attempt=1,
+        outcome=outcome,
+        context=changes,
+        next=_onward(definition, parallel, outcome, context_after(parent.context, outcome, changes, {})),
+        workspace=merged.tree,
+    )
+
+
+def _conflicts(run: Run, branch_id: str, merged: Merged) -> dict[str, Any]:
+    """What the context says about conflicts between branches; nothing if there never were any."""
+    if not merged.conflicts and CONFLICTS not in run.branches[branch_id].context:
+        return {}
+    return {CONFLICTS: [{"branch": c.branch, "files": list(c.files)} for c in merged.conflicts]}
+
+
+def _status(parallel: Parallel, statuses: Sequence[str]) -> StepStatus:
+    if parallel.policy == FIRST_SUCCESS:
+        return StepStatus.SUCCESS if any(status in MET for status in statuses) else StepStatus.FAIL
+    return StepStatus.PARTIAL_SUCCESS if "fail" in statuses else StepStatus.SUCCESS
+
+
+def _result(parallel: Parallel, branch_id: str, branch: Branch, before: FrozenMap[Any]) -> dict[str, Any]:
+    """The result of a branch, for the choice between them. The rest of its context is dropped."""
+    changed = {
+        key: value
+        for key, value in branch.context.items()
+        if key not in _OWN and not (key in before and same(before[key], value))
+    }
+    result: dict[str, Any] = {
+        "id": branch_id.removeprefix(f"{parallel.step}."),
+        "status": "skipped" if branch.ended in ("", CANCELLED) else branch.ended,
+        "last_node": branch.previous,
+        "context": changed,
+    }
+    if branch.reason:
+        result["failure_reason"] = branch.reason
+    if isinstance(branch.context.get("score"), int | float):
+        result["score"] = branch.context["score"]
+    return result
+
+
+def _onward(
+    definition: Definition, parallel: Parallel, outcome: Outcome, context: Mapping[str, Any]
+) -> Transition | None:
+    """The edges of a fan-out are its branches: it continues at the join, or where a failure leads."""
+    join = None if parallel.join is None else Transition(to=parallel.join, reason="join")
+    if outcome.status is not StepStatus.FAIL:
+        return join
+    node = definition.graph.nodes.get(parallel.node)
+    if node is None:
+        return join
+    return handled_failure(definition.graph, node, outcome, as_seen(context, node.id)) or join

@@ -25,9 +25,7 @@ from onward.engine.files.receipts import committed
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.errors import InvalidInput
-from onward.model.attempt.output import STDERR, STDOUT, LastOutput
-from onward.model.events.event import Event
-from onward.model.events.steps import AttemptFailed, StepFinished, StepStarted
+from onward.model.events import STDERR, STDOUT, AttemptFailed, Event, LastOutput, StepFinished, StepStarted
 from onward.model.run import RunStatus
 from onward.operations.here.replies import (
     FilesWritten,

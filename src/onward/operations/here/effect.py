@@ -10,7 +10,7 @@ from typing import cast
 
 from onward.engine.step.effects import AtMostOnce, NotBegun, Once
 from onward.errors import InvalidInput, SpawnFailed
-from onward.model.effect import CommandResult, EffectResult, as_command
+from onward.model.result import CommandResult, EffectResult, as_command
 from onward.operations.here.replies import EffectMade
 from onward.operations.here.requests import RunEffect
 from onward.operations.local.effects import view_command

@@ -15,10 +15,10 @@ from onward.engine.control.interview import Interviewer
 from onward.engine.engine import Engine
 from onward.engine.log.reader import Folded
 from onward.engine.loop.stop import StopSwitch
-from onward.machine.decide.doubt import is_in_doubt
+from onward.machine.decide.calls import is_in_doubt
 from onward.machine.decide.requests import open_gate
-from onward.machine.fold.row import project
-from onward.model.events.steps import StepFinished
+from onward.machine.fold.rows import run_row
+from onward.model.events import StepFinished
 from onward.model.ids import display_id
 from onward.operations.here.replies import LastCheckpoint, ResumeOutlook
 from onward.operations.local.look import limit_stop, run_state, wait_stopped
@@ -149,7 +149,7 @@ class Execution(msgspec.Struct, frozen=True):
         await Dispatcher(self.engine, self.clock, self.chats).tell_stop(folded.run)
         if self.completed:
             return await run_state(self.engine.store, folded, self.clock.now_us())
-        viewed = view_run(project(folded.run), folded.holder, folded.run, ())
+        viewed = view_run(run_row(folded.run), folded.holder, folded.run, ())
         limit = await limit_stop(self.engine.store, folded.run, self.clock.now_us())
         return cast("RunState", {**viewed, "limit": limit})
 

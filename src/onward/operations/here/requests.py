@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onward.engine.control.retention import COLLECTABLE, FINAL
 from onward.errors import InvalidInput
-from onward.model.attempt.output import STDERR, STDOUT
+from onward.model.events import STDERR, STDOUT
 from onward.operations.requests import Request
 
 

@@ -16,9 +16,9 @@ from onward.engine.control.sources import near_file, read_source
 from onward.engine.registry.pipelines import Registry
 from onward.errors import InvalidInput, NoDatabase, PipelineNotFound
 from onward.machine.definition import CONDITIONAL, TOOL, Definition, is_simulated
-from onward.model.simulation import Simulation
-from onward.model.values.namespace import CURRENT_NODE, GRAPH, INTERNAL, OUTCOME, PREFERRED_LABEL
-from onward.model.values.registered import can_be_registered
+from onward.model.context import CURRENT_NODE, GRAPH, INTERNAL, OUTCOME, PREFERRED_LABEL
+from onward.model.ids import can_be_registered
+from onward.model.run import Simulation
 from onward.operations.requests import AddPipeline, SubmitRun
 from onward.pipeline.build import Pipeline
 from onward.pipeline.condition import Clause

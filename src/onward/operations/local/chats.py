@@ -23,9 +23,21 @@ from onward.clock import Clock
 from onward.engine.engine import Engine
 from onward.engine.log.journal import Journal
 from onward.errors import ChatNotFound, HistoryCorrupt, InvalidInput, RunNotFound
-from onward.model.chats.intake import Intake, IntakeState, Wish
-from onward.model.chats.message import RUN_CHATS, Chunk, ChunkKind, Heard, Message, Part, chat_of_run, text_of
-from onward.model.chats.reading import facts_of, read_reading
+from onward.model.chat import (
+    RUN_CHATS,
+    Chunk,
+    ChunkKind,
+    Heard,
+    Intake,
+    IntakeState,
+    Message,
+    Part,
+    Wish,
+    chat_of_run,
+    facts_of,
+    read_reading,
+    text_of,
+)
 from onward.model.ids import node_of
 from onward.model.run import RunStatus
 from onward.operations.local.look import has_stopped, run_state

@@ -12,10 +12,18 @@ from onward.engine.control.limits import LimitChanges
 from onward.engine.log.journal import Journal
 from onward.engine.registry.pipelines import Registry
 from onward.errors import InvalidInput, PipelineNotFound
-from onward.model.values.amounts import CALLS_PER_CHAT_RUN, CHAT_TOKENS, MEASURES
-from onward.model.values.names import check_name
-from onward.model.values.registered import Wanted, check_pipeline_name
-from onward.model.values.scopes import DAY, KINDS, check_scope, day_of, kind_of
+from onward.model.ids import Wanted, check_pipeline_name
+from onward.model.limits import (
+    CALLS_PER_CHAT_RUN,
+    CHAT_TOKENS,
+    DAY,
+    MEASURES,
+    SCOPE_KINDS,
+    check_name,
+    check_scope,
+    day_of,
+    kind_of,
+)
 from onward.operations.replies.database import (
     LimitChanged,
     LimitList,
@@ -208,7 +216,7 @@ class LocalLimits(msgspec.Struct, frozen=True):
 
         Runs are left out: most of them have ended.
         """
-        if changed.id not in KINDS:
+        if changed.id not in SCOPE_KINDS:
             return [changed]
         if changed.id == RUN_SCOPE:
             return [

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from onward.engine.step.effects import AtMostOnce
-from onward.model.effect import CommandResult, EffectResult, FunctionResult, as_command, unpack
+from onward.model.result import CommandResult, EffectResult, FunctionResult, as_command, unpack_effect
 from onward.operations.replies.steps import EffectShown
 from onward.operations.requests import ForgetEffect, GetEffect, SettleEffect
 from onward.read.view import instant
@@ -55,7 +55,7 @@ def _view(key: str, effect: Effect | None) -> EffectShown:
         "owner": owner_label(effect.owner),
         "begun_at": instant(effect.begun_at_us),
         "finished_at": instant(effect.finished_at_us),
-        "result": None if effect.result is None else _result(key, unpack(key, effect.result)),
+        "result": None if effect.result is None else _result(key, unpack_effect(key, effect.result)),
     }
 
 

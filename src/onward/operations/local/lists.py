@@ -12,10 +12,8 @@ import msgspec
 
 from onward.errors import NotificationNotFound
 from onward.model.ids import display_id
-from onward.model.notification import DeliveryState
-from onward.model.row import GateRow
+from onward.model.row import DeliveryState, GateRow, RegisteredWorker
 from onward.model.run import RunStatus
-from onward.model.worker import RegisteredWorker
 from onward.operations.replies.database import NotificationList, NotificationShown, Stats, WorkerListed
 from onward.operations.replies.runs import (
     ChoiceOffered,

@@ -24,13 +24,13 @@ from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.engine.step.leftovers import Leftovers, view_left
 from onward.errors import ArtifactNotFound, Refused, StillGoing
-from onward.machine.decide.doubt import is_in_doubt
-from onward.machine.fold.row import project
-from onward.model.events.runs import RunCreated
+from onward.machine.decide.calls import is_in_doubt
+from onward.machine.fold.rows import run_row
+from onward.model.events import RunCreated
 from onward.model.ids import display_id, is_in_step
+from onward.model.row import RegisteredWorker
 from onward.model.run import Run, RunStatus
-from onward.model.values.bounds import WAIT
-from onward.model.worker import RegisteredWorker
+from onward.model.values import WAIT
 from onward.operations.local.steps import shortened, view_artifact, view_call, view_content
 from onward.operations.replies.runs import LimitStop, RunState
 from onward.operations.replies.steps import (
@@ -136,7 +136,7 @@ async def draw(log: RunLog, sources: Sources, folded: Folded, *, original: bool)
     pipeline = await sources.stored(defined)
     is_at_work = holder is not None and holder.is_alive
     states = states_of(pipeline.graph, run, trace, is_at_work=is_at_work)
-    shown = view_row(project(run), holder)
+    shown = view_row(run_row(run), holder)
     drawing = {
         "pipeline": pipeline.name,
         "pipeline_hash": pipeline.hash,
@@ -154,7 +154,7 @@ async def run_state(store: Store, folded: Folded, now_us: int) -> RunState:
     """A run in full, as a decision left it."""
     completed, run = await completed_of(store.log, folded.run.id), folded.run
     workers = await _workers(store, run)
-    viewed = view_run(project(run), folded.holder, run, completed, workers=workers)
+    viewed = view_run(run_row(run), folded.holder, run, completed, workers=workers)
     return cast("RunState", {**viewed, "limit": await limit_stop(store, run, now_us)})
 
 
@@ -185,7 +185,7 @@ class LocalLook(msgspec.Struct, frozen=True):
         is_held = folded.holder is not None and folded.holder.is_alive
         run, workers = folded.run, await _workers(self.store, folded.run)
         page = {
-            **view_run(project(run), folded.holder, run, log.completed(), workers=workers),
+            **view_run(run_row(run), folded.holder, run, log.completed(), workers=workers),
             "limit": await limit_stop(self.store, run, self.clock.now_us()),
             "steps": view_steps(log, run, is_held=is_held),
             "progress": await self._progress(folded, log.claim),

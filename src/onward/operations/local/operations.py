@@ -19,16 +19,23 @@ from onward.engine.control.preview import Preview
 from onward.engine.control.requests import Fork, Resume
 from onward.engine.engine import Engine
 from onward.engine.step.leftovers import view_left
-from onward.machine.decide.claim import woken
+from onward.machine.decide.requests import woken
 from onward.machine.plan.action import Execute, Sleep, Wait
-from onward.model.answer import Answer
-from onward.model.events.event import Event
-from onward.model.events.gates import GateDecided, GateOpened
-from onward.model.events.runs import PipelineChanged, RunCancelled, RunCompleted, RunFailed, WorkdirChanged
-from onward.model.events.steps import StepFinished, StepRouted, StepStarted
+from onward.model.events import (
+    Event,
+    PipelineChanged,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    StepFinished,
+    StepRouted,
+    StepStarted,
+    WorkdirChanged,
+)
+from onward.model.gate import Answer, GateDecided, GateOpened
 from onward.model.ids import display_id
 from onward.model.run import Run, RunStatus
-from onward.model.values.instant import span
+from onward.model.values import span
 from onward.operations.local.chats import LocalChats, LocalMessages
 from onward.operations.local.database import LocalLimits, LocalPipelines
 from onward.operations.local.effects import LocalEffects

@@ -20,10 +20,9 @@ from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.errors import OnwardError, StoreCorrupt
 from onward.machine.definition import AGENT, Definition
-from onward.model.attempt.artifact import Artifact
-from onward.model.attempt.output import LINES_MAX, STDERR, STDOUT, LastOutput, PrintedLine
 from onward.model.call import CallKind
-from onward.model.chats.message import ChunkKind, Part
+from onward.model.chat import ChunkKind, Part
+from onward.model.events import OUTPUT_LINES_MAX, STDERR, STDOUT, Artifact, LastOutput, PrintedLine
 from onward.model.ids import display_id
 from onward.model.run import OpenStep, Run, StepCalls
 from onward.operations.replies.steps import (
@@ -311,4 +310,4 @@ def _tail(runs: Folder, place: Path, name: str) -> list[str]:
         start = max(0, os.fstat(file).st_size - TAIL_BYTES)
         content = os.pread(file, TAIL_BYTES, start)
     lines = content.decode(errors="replace").splitlines()
-    return (lines[1:] if start else lines)[-LINES_MAX:]
+    return (lines[1:] if start else lines)[-OUTPUT_LINES_MAX:]

@@ -15,11 +15,10 @@ from onward.engine.control.submit import Submitting
 from onward.engine.log.terms import RequestTerms
 from onward.engine.registry.pipelines import Registry
 from onward.errors import PipelineNotFound, RunNotFound
-from onward.machine.fold.row import project
-from onward.model.ids import keyed_run_id
-from onward.model.simulation import Simulation
-from onward.model.values.registered import read_wanted
-from onward.model.values.tool_env import Variables
+from onward.machine.fold.rows import run_row
+from onward.model.ids import keyed_run_id, read_wanted
+from onward.model.run import Simulation
+from onward.model.values import Variables
 from onward.operations.replies.runs import RunListed, RunState, Submitted, SubmittedRuns
 from onward.operations.requests import NewRun, ResumeRun, RunChange, SubmitRun, SubmitRuns
 from onward.pipeline.build import Pipeline
@@ -61,7 +60,7 @@ class LocalSubmit(msgspec.Struct, frozen=True):
         store = self.registry.store
         done = await completed_of(store.log, folded.run.id) if folded.is_repeat else ()
         workers = await store.workers.read()
-        viewed = view_run(project(folded.run), folded.holder, folded.run, done, workers=workers)
+        viewed = view_run(run_row(folded.run), folded.holder, folded.run, done, workers=workers)
         run = cast("RunState", viewed)
         return {"run": run, "warnings": [str(warning) for warning in pipeline.warnings]}
 
@@ -72,7 +71,7 @@ class LocalSubmit(msgspec.Struct, frozen=True):
         created = await self.submitting.submit_many(asked)
         warnings = [str(warning) for pipeline in pipelines.values() for warning in pipeline.warnings]
         workers = await self.registry.store.workers.read()
-        runs = [view_row(project(folded.run), folded.holder, workers=workers) for folded in created]
+        runs = [view_row(run_row(folded.run), folded.holder, workers=workers) for folded in created]
         return {"runs": cast("list[RunListed]", runs), "warnings": warnings}
 
     async def _once(self, known: dict[_What, Pipeline], request: SubmitRun) -> Pipeline:

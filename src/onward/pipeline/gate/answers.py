@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from onward.model.events.gates import Choice
+from onward.model.gate import Choice
 from onward.pipeline.edges import accelerator, has_accelerator, normalise_label
 from onward.pipeline.gate.words import APPROVING, GOING_ON, REJECTING, YES_AND_NO
 

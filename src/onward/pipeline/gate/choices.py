@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onward.model.events.gates import Choice
+from onward.model.gate import Choice
 from onward.pipeline.edges import accelerator, has_accelerator
 from onward.pipeline.gate.answers import worded
 from onward.pipeline.gate.options import OPTIONS, Option, Unaskable, options_edge, options_of

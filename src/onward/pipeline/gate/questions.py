@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from onward.model.events.gates import Choice
+from onward.model.gate import Choice
 from onward.pipeline.gate.answers import meant
 from onward.pipeline.gate.choices import Find, Words, as_written, offered
 from onward.pipeline.gate.options import OPTIONS, Unaskable

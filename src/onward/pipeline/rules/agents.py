@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from onward.model.values.tools import BUILT_IN_TOOLS
+from onward.model.values import BUILT_IN_TOOLS
 from onward.pipeline.graph import Graph, Node
 from onward.pipeline.rules.rule import Problem, Subject, about, owner_of
 from onward.pipeline.rules.words.vocabulary import meant

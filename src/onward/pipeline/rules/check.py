@@ -7,7 +7,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from onward.model.values.tool_env import Variables
+from onward.model.values import Variables
 from onward.pipeline.diagnostic import Diagnostic, Severity, by_position
 from onward.pipeline.graph import Graph
 from onward.pipeline.rules import (

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 
-from onward.model.values.namespace import CURRENT_NODE, GRAPH, INTERNAL, OUTCOME, PREFERRED_LABEL
-from onward.model.values.references import PREFIX, references
+from onward.model.context import (
+    CONTEXT_PREFIX,
+    CURRENT_NODE,
+    GRAPH,
+    INTERNAL,
+    OUTCOME,
+    PREFERRED_LABEL,
+    references,
+)
 from onward.pipeline.graph import DEFAULT_KIND, Edge, Graph, Node
 from onward.pipeline.rules.rule import Problem, Subject, about
 
@@ -56,7 +63,7 @@ def _texts(graph: Graph) -> Iterator[tuple[Node | Edge, str]]:
 def _hint(name: str, known: Collection[str]) -> str | None:
     """What is odd about a name; None if a handler or `--set` may give it a value."""
     # With the prefix, the author says that it is a value of the context, however it looks.
-    if name in known or name.startswith((PREFIX, f"{HUMAN}data.")):
+    if name in known or name.startswith((CONTEXT_PREFIX, f"{HUMAN}data.")):
         return None
     near = get_close_matches(name, known, n=1, cutoff=_ALIKE)
     if name.startswith((GRAPH, INTERNAL, HUMAN)):

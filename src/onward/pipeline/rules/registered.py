@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from onward.model.values.registered import can_be_registered
+from onward.model.ids import can_be_registered
 from onward.pipeline.diagnostic import Severity
 from onward.pipeline.graph import Graph, Node
 from onward.pipeline.rules.control import CHILD, MANAGER

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
-from onward.model.values.tool_env import Variables
+from onward.model.values import Variables
 from onward.pipeline.diagnostic import Diagnostic, Severity
 from onward.pipeline.graph import Edge, Graph, Node
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from onward.model.values.tool_env import Variables
+from onward.model.values import Variables
 from onward.pipeline.graph import Graph, Node
 from onward.pipeline.rules.rule import Problem, Subject, about
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 
-from onward.model.values.names import NAME_CHARACTERS_MAX
+from onward.model.limits import NAME_CHARACTERS_MAX
 from onward.pipeline.graph import Graph, Node
 from onward.pipeline.rules.rule import Problem, Subject, about, owner_of
 

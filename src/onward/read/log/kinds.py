@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted
-from onward.model.events.event import Event
-from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
-from onward.model.events.steps import (
+from onward.model.events import (
     AttemptFailed,
     AttemptInterrupted,
+    Event,
     ParallelStarted,
     StepFinished,
     StepRouted,
     StepStarted,
 )
+from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
 
 _NAMED_BY: Mapping[type[Event], str] = {
     StepStarted: "step",

@@ -9,9 +9,12 @@ import msgspec
 from msgspec.structs import replace
 
 from onward.model.call import AttemptHeld, CallFinished, CallKind, CallLost
-from onward.model.events.event import Event
-from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
-from onward.model.events.runs import (
+from onward.model.events import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    Event,
+    ParallelStarted,
     RunCancelled,
     RunClaimed,
     RunCreated,
@@ -20,15 +23,10 @@ from onward.model.events.runs import (
     RunInterrupted,
     RunPaused,
     RunResumed,
-)
-from onward.model.events.steps import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    ParallelStarted,
     StepFinished,
     StepStarted,
 )
+from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
 from onward.model.ids import is_in_step, node_of, place_of, step_of_gate
 from onward.read.log.kinds import step_of
 from onward.read.log.step import LEFT, WITHDRAWN, Branch, Claim, Spent, Step, Stop, Try

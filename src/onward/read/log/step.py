@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from onward.model.attempt.output import LastOutput
 from onward.model.call import CallFinished, CallKind, CallStatus, Usage
-from onward.model.events.gates import GateDecided
-from onward.model.events.steps import BranchPlan, Outcome
+from onward.model.events import BranchPlan, LastOutput, Outcome
+from onward.model.gate import GateDecided
 from onward.model.run import Frozen
 
 LEFT, WITHDRAWN = "left", "withdrawn"

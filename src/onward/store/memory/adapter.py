@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from onward.clock import SystemClock, SystemIds
-from onward.model.identity import Identity
+from onward.model.ids import Identity
 from onward.store.memory.log import MemoryLimits, MemoryLog
 from onward.store.memory.messages import MemoryIntakes, MemoryMessages
 from onward.store.memory.retention import (

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
+from onward.model.limits import DAY, kind_of
 from onward.model.row import RunRow
-from onward.model.values.scopes import DAY, kind_of
 from onward.store.limits import (
     AddedUsage,
     Ledger,

@@ -6,12 +6,22 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from onward.model.chats.intake import Intake, IntakeState, Outcome
-from onward.model.chats.message import RUN_CHATS, Chunk, ChunkKind, Heard, Message, Part, Role
-from onward.model.chats.reading import READING_TAG
+from onward.model.chat import (
+    READING_TAG,
+    RUN_CHATS,
+    Chunk,
+    ChunkKind,
+    Heard,
+    Intake,
+    IntakeOutcome,
+    IntakeState,
+    Message,
+    Part,
+    Role,
+)
 from onward.model.row import MessageState
 from onward.model.run import RunStatus
-from onward.model.values.tags import tags_in
+from onward.model.values import tags_in
 from onward.store import message_rows
 from onward.store.memory.state import State, StoredMessage
 from onward.store.message_rows import MessageBegun, MessageEnded, message_changes
@@ -219,7 +229,7 @@ class MemoryIntakes:
         return True
 
     async def settle(
-        self, message: str, *, outcome: Outcome, run_id: str, notice: str, reading: str, at_us: int
+        self, message: str, *, outcome: IntakeOutcome, run_id: str, notice: str, reading: str, at_us: int
     ) -> bool:
         found = self._state.intakes.get(message)
         if found is None or found.state is IntakeState.DONE:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from onward.model.chats.message import chat_of_run
+from onward.model.chat import chat_of_run
 from onward.store import rows
 from onward.store.memory.log import MemoryLog, check_content, forget_limits
 from onward.store.memory.messages import receive_messages

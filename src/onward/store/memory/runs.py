@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from onward.model.notification import DeliveryState, NotificationKind, Telling
-from onward.model.row import GateRow, RunRow
+from onward.model.row import DeliveryState, GateRow, NotificationKind, RunRow, Telling
 from onward.model.run import RunStatus
-from onward.model.values.tags import tags_in
+from onward.model.values import tags_in
 from onward.store.memory.state import MemoryOwnership, MemoryWorkers, State, StoredRun
 from onward.store.port.runs import (
     DAY_US,

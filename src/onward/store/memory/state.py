@@ -12,12 +12,9 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec.structs import replace
 
-from onward.model.chats.intake import Intake
-from onward.model.chats.message import Chunk, Message
-from onward.model.notification import NotificationKind
-from onward.model.row import GateRow, RunRow
-from onward.model.values.amounts import CHAT_TOKENS
-from onward.model.worker import Offer, RegisteredWorker
+from onward.model.chat import Chunk, Intake, Message
+from onward.model.limits import CHAT_TOKENS
+from onward.model.row import GateRow, NotificationKind, Offer, RegisteredWorker, RunRow
 from onward.store.limits import AddedUsage, ReservationKey, UsageKey
 from onward.store.message_rows import LockedMessage
 from onward.store.port.leases import Effect, Holder, Lease

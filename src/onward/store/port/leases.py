@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from onward.model.worker import Offer, RegisteredWorker
+from onward.model.row import Offer, RegisteredWorker
 
 
 class Lease(NamedTuple):

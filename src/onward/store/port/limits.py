@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
+from onward.model.limits import MEASURES, NO_AMOUNTS, WARN_PERCENT, Amounts
 from onward.model.run import Frozen
-from onward.model.values.amounts import MEASURES, NOTHING, WARN_PERCENT, Amounts
 
 Limit = tuple[int | None, int | None, int | None]
 UNSET: Limit = (None, None, None)
@@ -27,8 +27,8 @@ class Scope(Frozen, frozen=True, kw_only=True):
     id: str
     own: Limit = UNSET
     default: Limit = UNSET
-    spent: Amounts = NOTHING
-    reserved: Amounts = NOTHING
+    spent: Amounts = NO_AMOUNTS
+    reserved: Amounts = NO_AMOUNTS
     warned: tuple[str, ...] = ()
 
     @property
@@ -69,7 +69,7 @@ class Reservation(Frozen, frozen=True, kw_only=True):
     model: str
     reserved: Amounts
     state: ReservationState = ReservationState.OPEN
-    charged: Amounts = NOTHING
+    charged: Amounts = NO_AMOUNTS
     is_estimated: bool = False
 
 

@@ -15,8 +15,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from onward.model.notification import Telling
-from onward.model.row import CallRow, GateRow, RunRow
+from onward.model.row import CallRow, GateRow, RunRow, Telling
 from onward.model.run import Frozen, RunStatus
 from onward.store.port.leases import Holder, Lease
 

@@ -19,8 +19,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from onward.model.chats.intake import Intake, Outcome
-from onward.model.chats.message import ChunkKind, Heard, Message, Part
+from onward.model.chat import ChunkKind, Heard, Intake, IntakeOutcome, Message, Part
 from onward.model.run import Frozen
 
 READ_MAX = 1_000
@@ -167,7 +166,7 @@ class Intakes(Protocol):
         ...
 
     async def settle(
-        self, message: str, *, outcome: Outcome, run_id: str, notice: str, reading: str, at_us: int
+        self, message: str, *, outcome: IntakeOutcome, run_id: str, notice: str, reading: str, at_us: int
     ) -> bool:
         """Note what became of a message; False if that is known already. An empty `reading` changes none."""
         ...

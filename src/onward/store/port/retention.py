@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from onward.model.chats.message import Message
+from onward.model.chat import Message
 from onward.model.row import GateRow
 from onward.model.run import Frozen, RunStatus
 from onward.store.port.leases import Effect

@@ -27,12 +27,17 @@ from typing import NamedTuple, Protocol, TypeVar
 import msgspec
 
 from onward.errors import InvalidInput
-from onward.model.notification import DeliveryState, NotificationKind
-from onward.model.row import GateRow, RunRow
+from onward.model.row import (
+    DeliveryState,
+    GateRow,
+    NotificationKind,
+    RegisteredWorker,
+    RunRow,
+    WaitingFor,
+    waiting_for,
+)
 from onward.model.run import Frozen, RunStatus
-from onward.model.values.bounds import LISTED
-from onward.model.values.tags import checked_tags
-from onward.model.worker import RegisteredWorker, WaitingFor, waiting_for
+from onward.model.values import LISTED, checked_tags
 from onward.store.port.leases import Holder
 
 RELATIVES_MAX = 1_000

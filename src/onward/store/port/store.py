@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from onward.model.identity import Identity
+from onward.model.ids import Identity
 from onward.store.port.leases import Effects, Leases, Workers
 from onward.store.port.limits import Limits
 from onward.store.port.log import RunLog

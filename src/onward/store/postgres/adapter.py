@@ -13,7 +13,7 @@ from typing import Self
 
 from onward.clock import Clock, SystemClock
 from onward.errors import StoreCorrupt, StoreError, StoreReadOnly
-from onward.model.identity import Identity
+from onward.model.ids import Identity
 from onward.store.port.store import Unwatch
 from onward.store.postgres.connection import SERVER_MIN, Address
 from onward.store.postgres.leases import PostgresEffects, PostgresLeases, PostgresOwnership, PostgresWorkers

@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from onward.model.call import Reserved
-from onward.model.chats.message import Message
+from onward.model.chat import Message
+from onward.model.limits import WARN_PERCENT, amounts_of, kind_of
 from onward.model.row import CallClosed, CallOpened, GateRow
-from onward.model.values.amounts import WARN_PERCENT, amounts_of
-from onward.model.values.scopes import kind_of
 from onward.store import limits, rows
 from onward.store.limits import (
     KnownReservations,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from onward.clock import SystemIds
 from onward.errors import InvalidInput
 from onward.host import HostIdentity, host_identity, is_process_gone
-from onward.model.worker import Offer, RegisteredWorker
+from onward.model.row import Offer, RegisteredWorker
 from onward.store import rows
 from onward.store.owner import Holdings, owner_name, owner_proof
 from onward.store.port.leases import Effect, Lease

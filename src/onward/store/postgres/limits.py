@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from onward.model.values.scopes import kind_of
+from onward.model.limits import kind_of
 from onward.store import limits
 from onward.store.limits import (
     Ledger,

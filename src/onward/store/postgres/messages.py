@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from onward.model.chats.intake import Intake, Outcome
-from onward.model.chats.message import Heard, Message, Part
+from onward.model.chat import Heard, Intake, IntakeOutcome, Message, Part
 from onward.model.row import MessageState
 from onward.store import message_rows, rows
 from onward.store.message_rows import JudgedFlush, LockedMessage, chat_of, intake_of, intake_values
@@ -188,7 +187,7 @@ class PostgresIntakes:
         return bool(await self._ask(asked))
 
     async def settle(
-        self, message: str, *, outcome: Outcome, run_id: str, notice: str, reading: str, at_us: int
+        self, message: str, *, outcome: IntakeOutcome, run_id: str, notice: str, reading: str, at_us: int
     ) -> bool:
         asked = call(
             "intake_settle",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from onward.model.chats.message import chat_of_run
-from onward.model.values.bounds import INTEGER_MAX
+from onward.model.chat import chat_of_run
+from onward.model.values import INTEGER_MAX
 from onward.store import rows, transactions
 from onward.store.owner import content_missing
 from onward.store.port.log import content_named

@@ -14,8 +14,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from onward.model.notification import Notification, NotificationKind, kinds_text
-from onward.model.row import GateRow
+from onward.model.row import GateRow, Notification, NotificationKind, kinds_text
 from onward.model.run import RunStatus
 from onward.store import rows
 from onward.store.port.log import Position

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import apsw
 
 from onward.clock import Clock, SystemClock
-from onward.model.identity import Identity
+from onward.model.ids import Identity
 from onward.store.owner import exposed_files
 from onward.store.port.store import Unwatch
 from onward.store.sqlite.connection import LIBRARY_MIN, Connect, schema_number

@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 
 from onward.clock import Clock
-from onward.model.worker import Offer, RegisteredWorker
+from onward.model.row import Offer, RegisteredWorker
 from onward.store import rows
 from onward.store.owner import Holdings, owner_name
 from onward.store.port.leases import Effect, Lease

@@ -19,9 +19,8 @@ import msgspec
 from msgspec.structs import replace
 
 from onward.model.call import Reserved
+from onward.model.limits import WARN_PERCENT, amounts_of, kind_of
 from onward.model.row import CallClosed, CallOpened
-from onward.model.values.amounts import WARN_PERCENT, amounts_of
-from onward.model.values.scopes import kind_of
 from onward.store import limits
 from onward.store.limits import (
     KnownReservations,

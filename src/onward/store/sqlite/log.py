@@ -22,9 +22,8 @@ from onward.errors import (
     StoreCorrupt,
     StoreError,
 )
-from onward.model.chats.message import ChunkKind, Message, Role
-from onward.model.notification import Telling
-from onward.model.row import GateRow
+from onward.model.chat import ChunkKind, Message, Role
+from onward.model.row import GateRow, Telling
 from onward.store import rows
 from onward.store.limits import Ledger, charges, note_warnings
 from onward.store.message_rows import MessageBegun, arrival_values, message_changes

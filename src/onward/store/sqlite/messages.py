@@ -11,8 +11,7 @@ from typing import Any
 
 import apsw
 
-from onward.model.chats.intake import Intake, Outcome
-from onward.model.chats.message import Heard, Message, Part
+from onward.model.chat import Heard, Intake, IntakeOutcome, Message, Part
 from onward.store import message_rows, rows
 from onward.store.message_rows import JudgedFlush, LockedMessage, chat_of, intake_of, intake_values
 from onward.store.port.messages import FREE_MAX, READ_MAX, ChatRow, Flushed, Growth, MessageQuery
@@ -159,7 +158,7 @@ class SqliteIntakes:
         return await self._database.transact(begin)
 
     async def settle(
-        self, message: str, *, outcome: Outcome, run_id: str, notice: str, reading: str, at_us: int
+        self, message: str, *, outcome: IntakeOutcome, run_id: str, notice: str, reading: str, at_us: int
     ) -> bool:
         values = {"run_id": run_id, "notice": notice, "reading": reading, "at_us": at_us}
         return await self._change("intake_settle", message=message, outcome=outcome.value, **values)

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import apsw
 
-from onward.model.chats.message import chat_of_run
-from onward.model.values.bounds import INTEGER_MAX
+from onward.model.chat import chat_of_run
+from onward.model.values import INTEGER_MAX
 from onward.store import rows, transactions
 from onward.store.port.log import content_named
 from onward.store.port.retention import (

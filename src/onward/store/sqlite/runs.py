@@ -18,8 +18,7 @@ from typing import Any
 import apsw
 
 from onward.clock import Clock
-from onward.model.notification import NotificationKind, Telling, kinds_text
-from onward.model.row import GateRow
+from onward.model.row import GateRow, NotificationKind, Telling, kinds_text
 from onward.model.run import RunStatus
 from onward.store import rows
 from onward.store.port.runs import (

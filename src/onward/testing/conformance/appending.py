@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from onward.errors import LeaseLost, StaleHistory
-from onward.machine.fold.row import project
-from onward.model.events.runs import RunPaused, RunQueued, RunResumed
+from onward.machine.fold.rows import run_row
+from onward.model.events import RunPaused, RunQueued, RunResumed
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
 from onward.store.port.log import ORIGIN, Position, StoredEvent
@@ -31,7 +31,7 @@ async def test_several_events_of_one_append_stand_together(store: Store) -> None
     assert tuple(await store.log.read(run.id, after=run.position.seq, limit=10)) == write.records
     loaded = await store.log.load(run.id, fold_version=FOLD_VERSION)
     assert loaded is not None
-    assert (loaded.row, loaded.position) == (project(after.run), after.position)
+    assert (loaded.row, loaded.position) == (run_row(after.run), after.position)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
@@ -50,7 +50,7 @@ async def test_an_append_in_passing_moves_only_the_position_and_the_progress(sto
     await store.log.append(write, run.lease)
     loaded = await store.log.load(run.id, fold_version=FOLD_VERSION)
     assert loaded is not None
-    assert (loaded.row, loaded.position) == (project(after.run), after.position)
+    assert (loaded.row, loaded.position) == (run_row(after.run), after.position)
 
 
 async def test_an_append_behind_an_old_head_is_refused_and_writes_nothing(store: Store) -> None:

@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from onward.errors import InvalidInput, LeaseLost
-from onward.model.events.gates import Choice, GateDecided, GateOpened, GateWithdrawn
-from onward.model.events.runs import RunCancelled
-from onward.model.events.steps import StepStarted
+from onward.model.events import RunCancelled, StepStarted
+from onward.model.gate import Choice, GateDecided, GateOpened, GateWithdrawn
 from onward.model.row import GateRow
 from onward.store.port.retention import Kin
 from onward.store.port.runs import GateQuery, gate_cursor

@@ -9,8 +9,8 @@ import pytest
 from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.errors import Refused, RunNotFound
-from onward.machine.fold.row import project
-from onward.model.events.runs import RunCancelled, RunPaused, RunResumed
+from onward.machine.fold.rows import run_row
+from onward.model.events import RunCancelled, RunPaused, RunResumed
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.read.verify import verify_run
 from onward.store.codec import content_hash
@@ -60,7 +60,7 @@ def _arrival(
         doubtful=None,
         next_node=run.next_node,
         steps_finished=run.steps_finished,
-        row=project(run),
+        row=run_row(run),
     )
 
     def rest() -> Iterator[Sequence[StoredEvent]]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from onward.errors import LeaseLost, Refused
-from onward.model.events.runs import PauseRequested, RunClaimed, RunPaused, RunQueued, RunResumed
+from onward.model.events import PauseRequested, RunClaimed, RunPaused, RunQueued, RunResumed
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import unseal
 from onward.store.port.leases import Holder

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from onward.errors import Refused, StaleHistory
-from onward.model.events.runs import CancelRequested, PauseRequested, RunPaused
+from onward.model.events import CancelRequested, PauseRequested, RunPaused
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.store.codec import unseal
 from onward.store.port.leases import Holder

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.errors import Refused, RunNotFound, StaleHistory
-from onward.machine.fold.row import project
+from onward.machine.fold.rows import run_row
 from onward.model.run import FOLD_VERSION
 from onward.store.port.log import Snapshot
 from onward.store.port.store import Store
@@ -26,7 +26,7 @@ async def test_a_created_run_is_there_for_every_process(store: Store, other: Sto
     for process in (store, other):
         loaded = await process.log.load(run.id, fold_version=FOLD_VERSION)
         assert loaded is not None
-        assert loaded.row == project(run.run)
+        assert loaded.row == run_row(run.run)
         assert loaded.position == run.position
         assert (loaded.holder, loaded.snapshot) == (None, None)
         assert tuple(loaded.tail) == write.records

@@ -9,12 +9,11 @@ from msgspec.structs import replace
 from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.errors import InvalidInput
-from onward.machine.fold.row import project
-from onward.model.events.runs import Managed, RunCancelled, RunCompleted, RunPaused
-from onward.model.events.steps import StepStarted
+from onward.machine.fold.rows import run_row
+from onward.model.events import Managed, RunCancelled, RunCompleted, RunPaused, StepStarted
 from onward.model.ids import display_id
 from onward.model.run import FOLD_VERSION, RunStatus
-from onward.model.values.tags import tags_in
+from onward.model.values import tags_in
 from onward.store.port.leases import Holder
 from onward.store.port.log import Position
 from onward.store.port.runs import Listed, RunQuery
@@ -37,7 +36,7 @@ async def test_a_run_is_found_by_display_id_by_id_and_by_a_prefix_of_either(stor
     await created(store, "audit-7")
     name = display_id(run.id)
     for wanted in (name, run.id, "release", "r", name[:3]):
-        assert await store.runs.find(wanted) == [Listed(project(run.run), None)]
+        assert await store.runs.find(wanted) == [Listed(run_row(run.run), None)]
 
 
 async def test_a_prefix_may_mean_several_runs(store: Store) -> None:
@@ -66,9 +65,9 @@ async def test_a_display_id_comes_before_an_id_and_an_id_before_a_prefix(store: 
 
 async def test_a_found_run_shows_its_holder(store: Store, other: Store) -> None:
     run = await held(store)
-    assert await other.runs.find(run.id) == [Listed(project(run.run), Holder(store.leases.owner, 1, True))]
+    assert await other.runs.find(run.id) == [Listed(run_row(run.run), Holder(store.leases.owner, 1, True))]
     assert await other.runs.list(RunQuery()) == [
-        Listed(project(run.run), Holder(store.leases.owner, 1, True))
+        Listed(run_row(run.run), Holder(store.leases.owner, 1, True))
     ]
 
 
@@ -264,7 +263,7 @@ async def test_a_row_names_the_open_step_that_must_not_be_repeated(store: Store,
         await store.log.append(write, run.lease)
         run = after
         (listed,) = await other.runs.list(RunQuery())
-        assert listed.row == project(run.run)
+        assert listed.row == run_row(run.run)
         assert listed.row.doubtful == doubtful
 
 

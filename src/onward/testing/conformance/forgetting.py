@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.errors import Refused, RunNotFound
-from onward.model.attempt.artifact import Artifact
-from onward.model.events.runs import (
+from onward.model.events import (
+    Artifact,
     Managed,
     PipelineChanged,
     RunCancelled,
@@ -20,8 +20,8 @@ from onward.model.events.runs import (
     RunFailed,
     RunPaused,
     RunResumed,
+    StepFinished,
 )
-from onward.model.events.steps import StepFinished
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.store.codec import VALUE_BYTES_MAX, content_hash
 from onward.store.port.retention import Expiry, Kin, Swept

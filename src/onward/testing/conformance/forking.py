@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.errors import RunNotFound
-from onward.machine.fold.row import project
-from onward.model.events.runs import RunClaimed
+from onward.machine.fold.rows import run_row
+from onward.model.events import RunClaimed
 from onward.model.run import FOLD_VERSION
 from onward.store.port.log import Held, StoredEvent, Write
 from onward.store.port.store import Store
@@ -67,7 +67,7 @@ async def test_a_fork_folds_to_its_parents_state_with_its_own_changes(store: Sto
     assert folded.run.context["colour"] == "blue"
     assert (folded.run.context["goal"], folded.run.context["answer"]) == ("ship", 42)
     (listed,) = await store.runs.find(child.id)
-    assert listed.row == project(child.run)
+    assert listed.row == run_row(child.run)
     assert (listed.row.parent, listed.row.parent_seq) == (parent.id, parent.position.seq)
 
 

@@ -12,10 +12,8 @@ from msgspec.structs import replace
 from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.errors import Refused
-from onward.model.attempt.artifact import Artifact
-from onward.model.events.event import ContextEvent
-from onward.model.events.steps import StepFinished
-from onward.model.values.value import INT_MAX, INT_MIN, check_value, same
+from onward.model.context import INT_MAX, INT_MIN, check_value, same
+from onward.model.events import Artifact, ContextEvent, StepFinished
 from onward.store.codec import VALUE_BYTES_MAX, content_hash, unseal
 from onward.store.port.store import Store
 from onward.testing.drafts import creation, held, log_of, step, stepped

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from onward.model.events.runs import RunCancelled, RunFailed, RunInterrupted, RunPaused, RunQueued
+from onward.model.events import RunCancelled, RunFailed, RunInterrupted, RunPaused, RunQueued
+from onward.model.row import Offer
 from onward.model.run import RunStatus
-from onward.model.worker import Offer
 from onward.store.port.leases import Lease
 from onward.store.port.retention import Kin
 from onward.store.port.runs import HOUR_US, EndedRuns, HeldRuns, Measured, Stand

@@ -11,13 +11,15 @@ from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.machine.fold.apply import apply
-from onward.machine.fold.change import IllegalEvent
-from onward.machine.fold.gates import note_gates
-from onward.machine.fold.row import project
-from onward.model.events.event import Event
-from onward.model.events.gates import Choice, GateDecided, GateOpened, GateWithdrawn
-from onward.model.events.runs import (
+from onward.machine.fold.rows import run_row
+from onward.machine.fold.steps import note_gates
+from onward.machine.lifecycle import IllegalEvent
+from onward.model.events import (
+    AttemptFailed,
+    AttemptInterrupted,
     CancelRequested,
+    Event,
+    Outcome,
     PauseRequested,
     PipelineChanged,
     RunCancelled,
@@ -29,17 +31,13 @@ from onward.model.events.runs import (
     RunQueued,
     RunResumed,
     RunWaiting,
-    WorkdirChanged,
-)
-from onward.model.events.steps import (
-    AttemptFailed,
-    AttemptInterrupted,
-    Outcome,
     StepFinished,
     StepStarted,
     StepStatus,
     Transition,
+    WorkdirChanged,
 )
+from onward.model.gate import Choice, GateDecided, GateOpened, GateWithdrawn
 from onward.model.row import GateRow
 from onward.model.run import FOLD_VERSION, Run, RunStatus
 from onward.store.codec import unseal
@@ -145,7 +143,7 @@ async def check(store: Store, folded: Folded) -> None:
     again = await Journal(store.log, SystemClock()).load_at(run_id, folded.position.seq)
     assert loaded is not None
     assert (again.run, again.position) == (folded.run, loaded.position)
-    assert loaded.row == project(again.run)
+    assert loaded.row == run_row(again.run)
     assert [listed.row for listed in await store.runs.find(run_id)] == [loaded.row]
     assert {row.gate: row for row in await store.gates.of(run_id)} == await gates_of(store, run_id)
     assert loaded.row in [listed.row for listed in await store.runs.list(RunQuery(limit=ALL))]

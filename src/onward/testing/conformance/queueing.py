@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from onward.machine.fold.apply import apply
-from onward.machine.fold.row import project
-from onward.model.events.runs import RunClaimed, RunPaused, RunQueued, SteeringGiven
+from onward.machine.fold.rows import run_row
+from onward.model.events import RunClaimed, RunPaused, RunQueued, SteeringGiven
+from onward.model.row import Offer
 from onward.model.run import FOLD_VERSION
-from onward.model.worker import Offer
 from onward.store.codec import seal, unseal
 from onward.store.port.leases import Lease
 from onward.store.port.log import TAIL_MAX, Held, Loaded, TakeFilter, Write
@@ -45,7 +45,7 @@ def claiming(held: Held, loaded: Loaded) -> Write | None:
         doubtful=None,
         next_node=after.next_node,
         steps_finished=after.steps_finished,
-        row=project(after),
+        row=run_row(after),
     )
 
 

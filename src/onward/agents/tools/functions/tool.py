@@ -20,7 +20,7 @@ from onward.errors import CallTimedOut, InvalidInput, OnwardError
 from onward.handlers.calls import TIME_LIMIT
 from onward.handlers.plain import PATIENCE_S
 from onward.handlers.port import StepContext
-from onward.model.values.bounds import Whole, shown
+from onward.model.values import Whole, shown
 from onward.pipeline.graph import Node
 
 NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]{0,63}")

@@ -11,7 +11,7 @@ import msgspec
 from onward.agents.providers import read_address, read_headers
 from onward.agents.tools.port import TIME_LIMIT_S
 from onward.errors import InvalidInput
-from onward.model.values.bounds import Seconds, shown
+from onward.model.values import Seconds, shown
 
 _NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]|_(?!_)){0,29}")
 _VARIABLE = re.compile(r"[^\s=,$\[\]]+")

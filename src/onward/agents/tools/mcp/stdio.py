@@ -20,8 +20,7 @@ from onward.agents.tools.mcp.messages import (
 )
 from onward.agents.tools.mcp.settings import McpServer
 from onward.errors import InvalidInput, SpawnFailed
-from onward.process import SystemSpawn
-from onward.supervise.dialogue import Dialogue
+from onward.process import Dialogue, SystemSpawn
 
 GRACE_S = 2.0
 LAST_WORDS_S = 1.0

@@ -23,7 +23,7 @@ from onward.agents.tools.web.addresses import (
 )
 from onward.agents.tools.web.client import BODY_BYTES_MAX, RequestFailed, Response, request, resolve
 from onward.errors import CallTimedOut
-from onward.model.values.tools import HTTP_GET, HTTP_SEND
+from onward.model.values import HTTP_GET_TOOL, HTTP_SEND_TOOL
 
 REDIRECTS_MAX = 3
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -180,12 +180,12 @@ def web_tools(web: Web) -> list[HttpGet | HttpSend]:
     if not web.allowed:
         return []
     get = Tool(
-        HTTP_GET,
+        HTTP_GET_TOOL,
         "Make an HTTP request that changes nothing, and show the response. Redirects are followed.",
         arguments({"url": _URL}, {"method": {"enum": ["GET", "HEAD"]}, "headers": _HEADERS}),
     )
     send = Tool(
-        HTTP_SEND,
+        HTTP_SEND_TOOL,
         "Make an HTTP request that sends or changes something. No redirect is followed.",
         arguments(
             {"url": _URL, "method": {"enum": ["POST", "PUT", "PATCH", "DELETE"]}},

@@ -20,10 +20,10 @@ from onward.agents.tools.workspace.reading import check_text, content_of, read_t
 from onward.agents.tools.workspace.tree import Found, Tree
 from onward.agents.tools.workspace.turns import Turns
 from onward.errors import CallTimedOut
-from onward.model.values.tools import EDIT, LIST, READ, WRITE
+from onward.model.values import EDIT_TOOL, LIST_TOOL, READ_TOOL, WRITE_TOOL
 from onward.threads import in_thread
 
-WRITERS = (WRITE, EDIT)
+WRITERS = (WRITE_TOOL, EDIT_TOOL)
 LINES = 2_000
 LINES_MAX = 100_000
 WRITTEN_BYTES_MAX = 4 * 1024 * 1024
@@ -183,7 +183,7 @@ _PATH = text("Path of the file, relative to the workspace.")
 _TOOLS: Sequence[tuple[Tool, Work]] = (
     (
         Tool(
-            READ,
+            READ_TOOL,
             "Read a text file of the workspace. A long file is read in parts: the end of the answer says how "
             "to go on.",
             arguments(
@@ -204,7 +204,7 @@ _TOOLS: Sequence[tuple[Tool, Work]] = (
     ),
     (
         Tool(
-            WRITE,
+            WRITE_TOOL,
             "Write a text file of the workspace, with its directories. An existing file is replaced whole.",
             arguments({"path": _PATH, "content": text("The whole content of the file.")}),
         ),
@@ -212,7 +212,7 @@ _TOOLS: Sequence[tuple[Tool, Work]] = (
     ),
     (
         Tool(
-            EDIT,
+            EDIT_TOOL,
             "Replace a text in a file of the workspace. `old` must be there exactly once, or say all.",
             arguments(
                 {
@@ -227,7 +227,7 @@ _TOOLS: Sequence[tuple[Tool, Work]] = (
     ),
     (
         Tool(
-            LIST,
+            LIST_TOOL,
             "List a directory of the workspace or, with a pattern, the files and directories below that fit.",
             arguments(
                 {},

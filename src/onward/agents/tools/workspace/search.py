@@ -16,8 +16,8 @@ from onward.agents.tools.describing import arguments, text
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules, ToolUse
 from onward.agents.tools.workspace import searching
 from onward.agents.tools.workspace.place import workspace_of
-from onward.model.values.tools import SEARCH
-from onward.process import Finished, Spawn
+from onward.model.values import SEARCH_TOOL
+from onward.process import CommandExit, Spawn
 
 TIME_LIMIT_S = 30.0
 _BEGIN = f"import sys; sys.path.insert(0, sys.argv[1]); from {searching.__name__} import main; main()"
@@ -27,7 +27,7 @@ _PACKAGES = os.path.abspath(
 )
 _RULES = ToolRules(time_limit_s=TIME_LIMIT_S)
 _DESCRIBED = Tool(
-    SEARCH,
+    SEARCH_TOOL,
     "Search the text files of the workspace for lines that fit a regular expression (Python's syntax).",
     arguments(
         {"pattern": text("The regular expression; it is matched against each line.")},
@@ -69,7 +69,7 @@ class SearchTool(msgspec.Struct, frozen=True):
         return _answer(finished, limit_s)
 
 
-def _answer(finished: Finished, limit_s: float) -> ToolAnswer:
+def _answer(finished: CommandExit, limit_s: float) -> ToolAnswer:
     said = [_read(line) for line in finished.stdout.split("\n") if line]
     for one in said:
         if "refused" in one:

@@ -16,12 +16,12 @@ from onward.agents.tools.describing import arguments, text
 from onward.agents.tools.port import ToolAnswer, ToolRules, ToolUse
 from onward.agents.tools.workspace.place import workspace_of
 from onward.handlers.shell.environment import step_environment
-from onward.model.values.tools import SHELL
-from onward.process import Finished, Spawn
+from onward.model.values import SHELL_TOOL
+from onward.process import CommandExit, Spawn
 
 _RULES = ToolRules(repeatable=False, approval=True, is_concurrent=False)
 _DESCRIBED = Tool(
-    SHELL,
+    SHELL_TOOL,
     "Run a command with sh in the workspace. It gets no input, and whatever it started ends with it.",
     arguments(
         {"command": text("The command.")},
@@ -57,7 +57,7 @@ class ShellTool(msgspec.Struct, frozen=True):
         return _answer(finished, limit_s)
 
 
-def _answer(finished: Finished, limit_s: float) -> ToolAnswer:
+def _answer(finished: CommandExit, limit_s: float) -> ToolAnswer:
     failed = _failure(finished, limit_s)
     parts = [failed] if failed else []
     if finished.truncated:
@@ -69,7 +69,7 @@ def _answer(finished: Finished, limit_s: float) -> ToolAnswer:
     return ToolAnswer("\n".join(parts) or "[exit code 0, no output]", is_error=bool(failed))
 
 
-def _failure(finished: Finished, limit_s: float) -> str:
+def _failure(finished: CommandExit, limit_s: float) -> str:
     if finished.timed_out:
         return f"timed out: the command was ended after {limit_s:g} s, with everything that it started"
     if finished.signal is not None:

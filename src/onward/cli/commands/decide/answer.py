@@ -15,7 +15,7 @@ from onward.cli.print.gates import gate_lines
 from onward.cli.print.output import Output
 from onward.cli.print.text import one_line
 from onward.errors import InvalidInput, NoDatabase
-from onward.model.answer import Verdict
+from onward.model.gate import Verdict
 from onward.model.ids import called
 from onward.operations.replies.runs import GateListed, RunState
 from onward.operations.requests import ALL, AnswerGate, GetRun, ListGates

@@ -12,8 +12,8 @@ from onward.cli.print.gates import gate_lines
 from onward.cli.print.output import Output
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
-from onward.machine.decide.answers import decision
-from onward.model.answer import Answer
+from onward.machine.decide.requests import decision
+from onward.model.gate import Answer
 from onward.model.run import Gate, Run
 from onward.pipeline.gate.words import FREEFORM
 from onward.read.view import view_gate

@@ -18,7 +18,7 @@ from onward.clock import SystemClock
 from onward.errors import Refused
 from onward.model.ids import called
 from onward.model.run import RunStatus
-from onward.model.values.bounds import WAIT
+from onward.model.values import WAIT
 from onward.operations.replies.runs import RunState
 from onward.operations.requests import CancelRun, GetRun, ListRuns, PauseRun
 

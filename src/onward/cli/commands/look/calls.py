@@ -12,7 +12,7 @@ from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.print.output import Output
 from onward.cli.print.text import one_line, table
 from onward.model.ids import called
-from onward.model.values.amounts import MICRO, shown_amount
+from onward.model.limits import MICRO, shown_amount
 from onward.operations.replies.steps import CallList, CallListed
 from onward.operations.requests import ListCalls
 

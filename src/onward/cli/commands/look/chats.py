@@ -14,7 +14,7 @@ from onward.cli.print.chat import page_lines
 from onward.cli.print.text import one_line, table
 from onward.errors import InvalidInput
 from onward.model.ids import called
-from onward.model.values.bounds import LIMIT
+from onward.model.values import LIMIT
 from onward.operations.replies.chats import ChatListed
 from onward.operations.requests import ListChats, ShowChat
 

@@ -15,7 +15,7 @@ from onward.cli.options import COMMON, Common, Out, RunName, StepName
 from onward.cli.print.output import Output
 from onward.cli.print.text import visible
 from onward.cli.signals import on_signals
-from onward.model.values.bounds import ATTEMPT
+from onward.model.values import ATTEMPT
 from onward.operations.here.replies import LogPiece
 from onward.operations.here.requests import ReadLogs
 

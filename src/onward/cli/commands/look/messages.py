@@ -16,7 +16,7 @@ from onward.cli.print.output import Output
 from onward.cli.print.text import visible
 from onward.cli.signals import on_signals
 from onward.model.ids import called
-from onward.model.values.bounds import POSITION
+from onward.model.values import POSITION
 from onward.operations.replies.chats import MessagePiece
 from onward.operations.requests import ListRuns, ReadMessages
 

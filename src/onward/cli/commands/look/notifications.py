@@ -16,7 +16,7 @@ from onward.cli.print.text import count, one_line, table
 from onward.clock import SystemClock
 from onward.errors import InvalidInput
 from onward.model.ids import called
-from onward.model.values.bounds import LIMIT
+from onward.model.values import LIMIT
 from onward.operations.replies.database import NotificationShown
 from onward.operations.requests import ListNotifications, RetryNotification
 

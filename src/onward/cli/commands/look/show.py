@@ -20,7 +20,7 @@ from onward.cli.print.step import step_page
 from onward.cli.print.text import local_time, one_line, table
 from onward.cli.signals import on_signals
 from onward.clock import SystemClock
-from onward.model.values.bounds import EVENT
+from onward.model.values import EVENT
 from onward.operations.replies.steps import Checkpoint, EventShown, RunPage, StepPage
 from onward.operations.requests import ListCheckpoints, ReadEvents, ShowRun, ShowStep
 

@@ -9,7 +9,7 @@ from onward.cli.opening.looking import lists_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.text import count, one_line, table
 from onward.model.ids import called
-from onward.model.values.instant import span
+from onward.model.values import span
 from onward.operations.replies.database import Stats
 from onward.operations.requests import GetStats
 

@@ -26,7 +26,7 @@ from onward.clock import SystemClock
 from onward.errors import InvalidInput, NoDatabase
 from onward.model.ids import called
 from onward.model.run import RunStatus
-from onward.model.values.bounds import LIMIT
+from onward.model.values import LIMIT
 from onward.operations.protocol import ListOperations
 from onward.operations.replies.runs import LimitStop, RunList, RunListed
 from onward.operations.requests import ALL, GetRun, ListRuns, RunGates

@@ -13,8 +13,8 @@ from onward.cli.opening.operating import limits_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.bars import share
 from onward.cli.print.text import count, table
-from onward.model.values.amounts import shown_amount
-from onward.model.values.bounds import LIMIT
+from onward.model.limits import shown_amount
+from onward.model.values import LIMIT
 from onward.operations.replies.database import UsageList, UsageShown
 from onward.operations.requests import GetUsage
 

@@ -23,7 +23,7 @@ from onward.cli.replies import ExportWritten
 from onward.clock import SystemClock
 from onward.errors import InvalidInput, Refused
 from onward.model.ids import called
-from onward.model.values.bounds import GIBIBYTES
+from onward.model.values import GIBIBYTES
 from onward.operations.here.database import export_runs, import_runs, spool_of
 from onward.operations.here.replies import Exported
 from onward.operations.here.requests import ExportRuns, ImportRuns

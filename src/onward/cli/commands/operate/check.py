@@ -15,7 +15,7 @@ from onward.cli.opening.operating import programs_of
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.print.text import count
 from onward.cli.replies import Verified
-from onward.config.settings import load_settings
+from onward.config import load_settings
 from onward.errors import InvalidPipeline
 from onward.model.ids import called
 from onward.operations.here.database import check_installation

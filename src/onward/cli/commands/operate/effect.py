@@ -12,7 +12,7 @@ from onward.cli.opening.operating import effects_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
 from onward.cli.replies import EffectForgotten
-from onward.config.environment import own_environment, step_key
+from onward.config import own_environment, step_key
 from onward.errors import CannotExecute, InvalidInput, Refused
 from onward.operations.here.effect import run_effect
 from onward.operations.here.replies import EffectMade

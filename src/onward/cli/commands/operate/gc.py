@@ -14,7 +14,7 @@ from onward.cli.print.output import Output
 from onward.cli.print.render import id_words
 from onward.cli.print.text import count
 from onward.model.ids import called
-from onward.model.values.bounds import KEPT, WAIT
+from onward.model.values import KEPT, WAIT
 from onward.operations.here.directories import collect_runs
 from onward.operations.here.replies import RunsCollected
 from onward.operations.here.requests import CollectRuns

@@ -16,9 +16,8 @@ from onward.cli.print.bars import bar
 from onward.cli.print.output import Output
 from onward.cli.print.text import count, table
 from onward.errors import InvalidInput
-from onward.model.values.amounts import MEASURES, check_measure, read_amount, shown_amount
-from onward.model.values.bounds import LIMIT
-from onward.model.values.scopes import KINDS, check_scope
+from onward.model.limits import MEASURES, SCOPE_KINDS, check_measure, check_scope, read_amount, shown_amount
+from onward.model.values import LIMIT
 from onward.operations.replies.database import LimitChanged, MeasureShown, ScopeShown
 from onward.operations.requests import ListLimits, ResetLimits, SetLimit
 
@@ -91,7 +90,7 @@ def _tell(changed: LimitChanged, common: Common, out: Output) -> int:
         f"{measure} {'none' if shown['limit'] is None else shown_amount(measure, shown['limit'])}"
         for measure, shown in _measures(scope)
     ]
-    every = f"every {scope['kind']}" if scope["scope"] in KINDS else scope["scope"]
+    every = f"every {scope['kind']}" if scope["scope"] in SCOPE_KINDS else scope["scope"]
     out.say(f"limits of {every}: {', '.join(told)}")
     for line in _consequences(changed, common):
         out.say(line)
@@ -130,7 +129,7 @@ def _lines(scopes: Sequence[ScopeShown]) -> Iterator[str]:
         _row(scope["scope"], measure, shown)
         for scope in scopes
         for measure, shown in _measures(scope)
-        if shown["limit"] or (scope["scope"] not in KINDS and (shown["spent"] or shown["reserved"]))
+        if shown["limit"] or (scope["scope"] not in SCOPE_KINDS and (shown["spent"] or shown["reserved"]))
     ]
     if not rows:
         yield "no limits, and nothing was spent; set one with `onward limits set day tokens 200000`"
@@ -139,7 +138,7 @@ def _lines(scopes: Sequence[ScopeShown]) -> Iterator[str]:
 
 
 def _row(scope: str, measure: str, shown: MeasureShown) -> tuple[str, ...]:
-    limit, is_default = shown["limit"], scope in KINDS
+    limit, is_default = shown["limit"], scope in SCOPE_KINDS
     told = "none" if limit is None else shown_amount(measure, limit)
     if is_default:
         return f"every {scope}", measure, told, "", "", ""

@@ -15,9 +15,8 @@ from onward.cli.exits import FINE
 from onward.cli.opening.operating import programs_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.text import count, table
-from onward.config.environment import own_environment
-from onward.config.settings import load_settings
-from onward.model.values.amounts import shown_amount
+from onward.config import load_settings, own_environment
+from onward.model.limits import shown_amount
 
 NO_DEFAULT = "no default model: set ONWARD_MODEL, or `model` under [agents] in onward.toml"
 

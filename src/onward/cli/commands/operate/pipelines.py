@@ -16,8 +16,8 @@ from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
 from onward.cli.print.text import count, one_line, table
 from onward.errors import InvalidInput
-from onward.model.values.bounds import LIMIT
-from onward.model.values.registered import read_version, read_wanted
+from onward.model.ids import read_version, read_wanted
+from onward.model.values import LIMIT
 from onward.operations.here.submission import addition
 from onward.operations.replies.database import PipelineListed, PipelinePage
 from onward.operations.requests import (

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from onward.cli.print.output import Output
 from onward.clock import SystemClock
-from onward.config.settings import load_settings
+from onward.config import load_settings
 from onward.engine.engine import ignore
 from onward.handlers.port import Handler
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.model.run import Run
 from onward.observe.health import Health, slow_after_s
 from onward.observe.hooks import WatchedHandler, watched_store

@@ -21,11 +21,11 @@ from onward.cli.print.progress import Progress, make_progress
 from onward.cli.print.render import next_command, summary, workspace_words
 from onward.cli.signals import Force, on_signals
 from onward.clock import SystemClock
-from onward.config.settings import load_settings
+from onward.config import load_settings
 from onward.engine.control.interview import AutoApprove, Interviewer
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.model.ids import called
 from onward.model.run import Run
 from onward.operations.here.execute import Execution

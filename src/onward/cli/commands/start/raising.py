@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Literal, cast
 
 from onward.errors import InvalidInput
-from onward.model.values.amounts import check_measure, read_amount
-from onward.model.values.scopes import KINDS, check_scope, kind_of
+from onward.model.limits import SCOPE_KINDS, check_measure, check_scope, kind_of, read_amount
 from onward.operations.requests import LimitRaise
 
 
@@ -14,10 +13,10 @@ def raise_of(text: str) -> LimitRaise:
     """The limit to raise that `day.tokens=200000` names."""
     name, equals, value = text.rpartition("=")
     scope, dot, measure = name.rpartition(".")
-    if not equals or not dot or kind_of(scope) not in KINDS:
+    if not equals or not dot or kind_of(scope) not in SCOPE_KINDS:
         raise InvalidInput(
             f"--raise {text[:60]!r} names no limit; write SCOPE.KEY=VALUE, such as day.tokens=200000 or "
-            f"run.cost=2.50, with one of {', '.join(KINDS)}."
+            f"run.cost=2.50, with one of {', '.join(SCOPE_KINDS)}."
         )
     kind, _, id = check_scope(scope).partition("/")
     return LimitRaise(

@@ -25,7 +25,7 @@ from onward.cli.print.render import id_words
 from onward.cli.print.text import one_line
 from onward.cli.values import context_of, one_of
 from onward.model.ids import called
-from onward.model.values.bounds import EVENT
+from onward.model.values import EVENT
 from onward.operations.requests import ForkRun, ResumeRun
 
 

@@ -36,7 +36,7 @@ from onward.cli.values import context_of, values_of_file
 from onward.clock import SystemClock
 from onward.errors import InvalidInput
 from onward.model.ids import called
-from onward.model.values.bounds import PRIORITY
+from onward.model.values import PRIORITY
 from onward.operations.here.submission import directory_of, missing_notice, named, shadowed_notice, submission
 from onward.operations.requests import SubmitRun, SubmitRuns
 

@@ -20,14 +20,14 @@ from onward.cli.print.text import count, one_line, table
 from onward.cli.replies import RunsRecovered, WorkerDone
 from onward.cli.signals import Force, on_signals
 from onward.clock import SystemClock
-from onward.config.settings import load_settings
+from onward.config import load_settings
 from onward.engine.engine import Engine, ignore
 from onward.engine.loop.stop import StopSwitch
 from onward.machine.plan.planner import DRAIN
-from onward.model.events.event import Event
+from onward.model.events import Event
 from onward.model.ids import called
 from onward.model.run import Run
-from onward.model.values.bounds import CONCURRENCY, GRACE, LEASE
+from onward.model.values import CONCURRENCY, GRACE, LEASE
 from onward.operations.local.operations import LocalOperations
 from onward.operations.replies.database import WorkerListed
 from onward.operations.requests import ListWorkers, RecoverRuns

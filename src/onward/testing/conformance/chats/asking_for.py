@@ -6,9 +6,8 @@ from asyncio import gather
 
 import pytest
 
-from onward.model.chats.intake import Intake, IntakeState, Outcome, Wish
-from onward.model.chats.message import ChunkKind, Message, Part, Role
-from onward.model.events.runs import RunCompleted, RunDismissed, RunPaused
+from onward.model.chat import ChunkKind, Intake, IntakeOutcome, IntakeState, Message, Part, Role, Wish
+from onward.model.events import RunCompleted, RunDismissed, RunPaused
 from onward.model.row import MessageState
 from onward.store.message_rows import sealed_content
 from onward.store.port.messages import MessageQuery
@@ -71,7 +70,7 @@ async def said(store: Store, id: str, chat: str = "talk", **asked: str) -> Intak
     return await store.intakes.put(message, content, intake)
 
 
-async def settled(store: Store, id: str, outcome: Outcome = Outcome.STARTED) -> bool:
+async def settled(store: Store, id: str, outcome: IntakeOutcome = IntakeOutcome.STARTED) -> bool:
     return await store.intakes.settle(
         id, outcome=outcome, run_id="r", notice="It began.", reading="", at_us=START_US + 5
     )
@@ -128,7 +127,7 @@ async def test_messages_are_decided_in_the_order_in_which_they_came(store: Store
 
 async def test_a_message_is_settled_once(store: Store, other: Store) -> None:
     await said(store, "m1")
-    answers = await gather(settled(store, "m1"), settled(other, "m1", Outcome.RESUMED))
+    answers = await gather(settled(store, "m1"), settled(other, "m1", IntakeOutcome.RESUMED))
     assert sorted(answers) == [False, True]
     found = await store.intakes.find("m1")
     assert found is not None

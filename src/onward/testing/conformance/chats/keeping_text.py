@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.errors import Refused
-from onward.model.chats.message import (
+from onward.model.chat import (
     ChunkKind,
     Message,
     Part,
@@ -15,8 +15,7 @@ from onward.model.chats.message import (
     message_id,
     unseal_parts,
 )
-from onward.model.events.runs import RunCancelled
-from onward.model.events.steps import AttemptInterrupted
+from onward.model.events import AttemptInterrupted, RunCancelled
 from onward.model.row import MessageState
 from onward.store.message_rows import sealed_content
 from onward.store.port.messages import MessageQuery

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from onward.errors import LeaseLost
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, Streamed
-from onward.model.chats.message import Chunk, ChunkKind, Heard, Message, Role, chat_of_run, message_id
-from onward.model.events.runs import RunClaimed
-from onward.model.events.steps import StepStarted
+from onward.model.chat import Chunk, ChunkKind, Heard, Message, Role, chat_of_run, message_id
+from onward.model.events import RunClaimed, StepStarted
 from onward.model.row import MessageState
 from onward.store.port.messages import Flushed, Growth, MessageQuery
 from onward.store.port.store import Store

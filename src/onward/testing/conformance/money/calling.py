@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, Reserved, Usage
-from onward.model.events.steps import StepStarted
-from onward.model.values.amounts import Amounts
+from onward.model.events import StepStarted
+from onward.model.limits import Amounts
 from onward.store.port.log import Write
 from onward.store.port.store import Store
 from onward.testing.drafts import Draft, held

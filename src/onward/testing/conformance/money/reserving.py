@@ -7,8 +7,8 @@ from asyncio import gather
 import pytest
 
 from onward.errors import LeaseLost, LimitReached, Refused, StaleHistory
-from onward.model.events.runs import RunInterrupted
-from onward.model.values.amounts import NOTHING, Amounts
+from onward.model.events import RunInterrupted
+from onward.model.limits import NO_AMOUNTS, Amounts
 from onward.store.port.limits import ReservationState
 from onward.store.port.store import Store
 from onward.testing.conformance.money.calling import (
@@ -29,7 +29,7 @@ ONE = Amounts(100, 1_000, 1)
 async def test_a_call_reserves_in_all_its_scopes_at_once(store: Store) -> None:
     scopes = ("chat/c", DAY, "project/p", "run/a")
     await begun(store, await working(store, "a"), *scopes)
-    assert [await figures(store, scope) for scope in scopes] == [(NOTHING, ONE)] * 4
+    assert [await figures(store, scope) for scope in scopes] == [(NO_AMOUNTS, ONE)] * 4
     (made,) = await store.limits.reservations("a")
     assert (made.step, made.call, made.number, made.token) == (STEP, "m1", 1, 1)
     assert (made.state, made.scopes, made.reserved) == (ReservationState.OPEN, scopes, ONE)
@@ -44,7 +44,7 @@ async def test_a_call_that_does_not_fit_writes_nothing_at_all(store: Store) -> N
         await store.log.append(write, run.lease)
     assert await everything_of(store, "a") == before
     assert await store.limits.reservations("a") == []
-    assert await figures(store, DAY) == (NOTHING, NOTHING)
+    assert await figures(store, DAY) == (NO_AMOUNTS, NO_AMOUNTS)
     error = refused.value
     assert (error.scope, error.measure, error.limit, error.wanted) == ("run/a", "tokens", 50, 100)
     assert not error.fits_spent
@@ -120,7 +120,7 @@ async def test_a_lowered_limit_stops_new_calls_and_undoes_nothing(store: Store) 
     with pytest.raises(LimitReached):
         await store.log.append(write, run.lease)
     await ended(store, run, usage=used(90))
-    assert await figures(store, "run/a") == (Amounts(90, 1_000, 1), NOTHING)
+    assert await figures(store, "run/a") == (Amounts(90, 1_000, 1), NO_AMOUNTS)
 
 
 async def test_the_same_write_again_reserves_once(store: Store) -> None:
@@ -129,7 +129,7 @@ async def test_the_same_write_again_reserves_once(store: Store) -> None:
     write, _ = beginning(run, "run/a")
     for _ in range(3):
         await store.log.append(write, run.lease)
-    assert await figures(store, "run/a") == (NOTHING, ONE)
+    assert await figures(store, "run/a") == (NO_AMOUNTS, ONE)
 
 
 async def test_a_write_refused_for_another_reason_reserves_nothing(store: Store, other: Store) -> None:
@@ -142,7 +142,7 @@ async def test_a_write_refused_for_another_reason_reserves_nothing(store: Store,
     await claimed(other, after)
     with pytest.raises(LeaseLost):
         await store.log.append(lost, after.lease)
-    assert await figures(store, DAY) == (ONE, NOTHING)  # of the call that the claim ended
+    assert await figures(store, DAY) == (ONE, NO_AMOUNTS)  # of the call that the claim ended
 
 
 async def test_a_refusal_leaves_the_others_of_its_group_alone(store: Store) -> None:
@@ -190,4 +190,4 @@ async def test_runs_whose_holder_died_with_a_reservation_are_found(store: Store,
 async def test_a_stop_settles_what_is_still_reserved(store: Store) -> None:
     run = await begun(store, await working(store, "a"), DAY)
     await requested(store, run, RunInterrupted(reason="crash"))
-    assert await figures(store, DAY) == (ONE, NOTHING)
+    assert await figures(store, DAY) == (ONE, NO_AMOUNTS)

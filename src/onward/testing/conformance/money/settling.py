@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from onward.model.call import CallStatus
-from onward.model.events.runs import RunPaused
-from onward.model.events.steps import StepStarted
-from onward.model.values.amounts import NOTHING, Amounts
+from onward.model.events import RunPaused, StepStarted
+from onward.model.limits import NO_AMOUNTS, Amounts
 from onward.store.port.limits import ReservationState, UsageKind, Warned
 from onward.store.port.retention import Arrival, Kin
 from onward.store.port.store import Store
@@ -53,7 +52,7 @@ async def test_a_call_is_charged_what_it_cost(
     run = await begun(store, await working(store, "a"), DAY, "run/a")
     await ended(store, run, **fields)
     for scope in (DAY, "run/a"):
-        assert await figures(store, scope) == (charged, NOTHING)
+        assert await figures(store, scope) == (charged, NO_AMOUNTS)
     (made,) = await store.limits.reservations("a")
     assert (made.state, made.charged, made.is_estimated) == (ReservationState.SETTLED, charged, is_estimated)
     (row,) = await store.limits.usage(UsageKind.RUN, limit=10)
@@ -69,7 +68,7 @@ async def test_the_same_end_again_is_charged_once(store: Store) -> None:
     write, _ = ending(run, usage=used(60), cost_micro=6)
     for _ in range(3):
         await store.log.append(write, run.lease)
-    assert await figures(store, DAY) == (Amounts(60, 6, 1), NOTHING)
+    assert await figures(store, DAY) == (Amounts(60, 6, 1), NO_AMOUNTS)
 
 
 async def test_a_claim_settles_what_the_dead_holder_had_reserved(store: Store, other: Store) -> None:
@@ -78,8 +77,8 @@ async def test_a_claim_settles_what_the_dead_holder_had_reserved(store: Store, o
     run = await ended(store, run, "m2", usage=used(10), cost_micro=1)
     await store.close()
     await claimed(other, run)
-    assert await figures(other, DAY) == (Amounts(110, 1_001, 2), NOTHING)
-    assert await figures(other, "chat/c") == (ONE, NOTHING)
+    assert await figures(other, DAY) == (Amounts(110, 1_001, 2), NO_AMOUNTS)
+    assert await figures(other, "chat/c") == (ONE, NO_AMOUNTS)
     assert [made.is_estimated for made in await other.limits.reservations("a")] == [True, False]
 
 
@@ -88,7 +87,7 @@ async def test_a_call_made_again_reserves_and_is_charged_again(store: Store) -> 
     run = await ended(store, run, status=CallStatus.ERROR, error="no", usage=used(20), cost_micro=2)
     run = await begun(store, run, DAY, number=2)
     await ended(store, run, number=2, usage=used(30), cost_micro=3)
-    assert await figures(store, DAY) == (Amounts(50, 5, 2), NOTHING)
+    assert await figures(store, DAY) == (Amounts(50, 5, 2), NO_AMOUNTS)
     assert [made.number for made in await store.limits.reservations("a")] == [1, 2]
 
 
@@ -96,7 +95,7 @@ async def test_a_call_is_settled_on_the_day_it_reserved_on(store: Store) -> None
     """It began before midnight and ends after it; the scopes of the reservation count."""
     run = await begun(store, await working(store, "a"), "day/2023-11-13")
     await ended(store, run, usage=used(60), cost_micro=6)
-    assert await figures(store, "day/2023-11-13") == (Amounts(60, 6, 1), NOTHING)
+    assert await figures(store, "day/2023-11-13") == (Amounts(60, 6, 1), NO_AMOUNTS)
     (row,) = await store.limits.usage(UsageKind.DAY, limit=10)
     assert row.what == "2023-11-13"
 
@@ -105,10 +104,10 @@ async def test_a_fork_begins_at_nothing_and_settles_nothing_of_its_parent(store:
     run = await begun(store, await working(store, "a"), DAY, "run/a")
     write, _ = fork(run, "b")
     await store.log.create(write, "fork")
-    assert await figures(store, DAY) == (NOTHING, ONE)
+    assert await figures(store, DAY) == (NO_AMOUNTS, ONE)
     assert await store.limits.reservations("b") == []
     await ended(store, run, usage=used(60), cost_micro=6)
-    assert await figures(store, DAY) == (Amounts(60, 6, 1), NOTHING)
+    assert await figures(store, DAY) == (Amounts(60, 6, 1), NO_AMOUNTS)
 
 
 async def test_an_imported_run_spends_nothing_here(store: Store) -> None:
@@ -117,7 +116,7 @@ async def test_an_imported_run_spends_nothing_here(store: Store) -> None:
     call, _ = beginning(working_, DAY)
     await store.carrying.receive(Arrival(write, lambda: iter([(*step.records, *call.records)])))
     assert len(await log_of(store, "far")) == 4
-    assert await figures(store, DAY) == (NOTHING, NOTHING)
+    assert await figures(store, DAY) == (NO_AMOUNTS, NO_AMOUNTS)
     assert await store.limits.reservations("far") == []
 
 
@@ -148,8 +147,8 @@ async def test_what_was_spent_survives_the_run_that_spent_it(store: Store) -> No
     over = await requested(store, run, RunPaused(reason="operator"))
     gone = Kin(id="a", head=over.position.seq, status=over.run.status)
     assert await store.retention.delete([gone]) == ["a"]
-    assert await figures(store, DAY) == (Amounts(60, 6, 1), NOTHING)
-    assert await figures(store, "run/a") == (NOTHING, NOTHING)
+    assert await figures(store, DAY) == (Amounts(60, 6, 1), NO_AMOUNTS)
+    assert await figures(store, "run/a") == (NO_AMOUNTS, NO_AMOUNTS)
     assert await store.limits.reservations("a") == []
     (row,) = await store.limits.usage(UsageKind.RUN, limit=10)
     assert (row.what, row.tokens) == ("a", 60)
@@ -176,7 +175,7 @@ async def test_a_scope_that_is_nearly_spent_is_charged_once_like_the_others_of_i
     run = await begun(store, await working(store, "a"), DAY, "run/a", tokens=900)
     await ended(store, run, usage=used(800), cost_micro=7)
     assert list(store.limits.take_warnings("a")) == [Warned("run/a", "tokens", 1_000, 800)]
-    assert [await figures(store, scope) for scope in (DAY, "run/a")] == [(Amounts(800, 7, 1), NOTHING)] * 2
+    assert [await figures(store, scope) for scope in (DAY, "run/a")] == [(Amounts(800, 7, 1), NO_AMOUNTS)] * 2
     (settled,) = await store.limits.reservations("a")
     assert (settled.state, settled.charged) == (ReservationState.SETTLED, Amounts(800, 7, 1))
 
@@ -194,4 +193,4 @@ async def test_scopes_are_listed_with_the_defaults_first_and_the_newest_day_befo
 async def test_a_request_that_ends_a_call_settles_it(store: Store) -> None:
     run = await begun(store, await working(store, "a"), DAY)
     await requested(store, run, RunPaused(reason="operator"))
-    assert await figures(store, DAY) == (ONE, NOTHING)
+    assert await figures(store, DAY) == (ONE, NO_AMOUNTS)

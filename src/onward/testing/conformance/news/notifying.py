@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from onward.errors import LeaseLost
-from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
-from onward.model.events.runs import (
+from onward.model.events import (
     Managed,
     RunCancelled,
     RunClaimed,
@@ -21,7 +20,8 @@ from onward.model.events.runs import (
     RunResumed,
     RunWaiting,
 )
-from onward.model.notification import DeliveryState, Facts, NotificationKind
+from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
+from onward.model.row import DeliveryState, Facts, NotificationKind
 from onward.store.port.retention import Kin
 from onward.store.port.runs import Attempted, Delivery, DeliveryQuery, Undelivered, delivery_cursor
 from onward.store.port.store import Store

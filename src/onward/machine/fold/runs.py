@@ -1,0 +1,290 @@
+"""Folding events of whole runs: how they begin, who holds them, requests, stops and resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from onward.machine.fold.calls import after_resume, lifted, steering_given_back
+from onward.machine.fold.steps import asked_anew, drop_branches, without_gates_of
+from onward.machine.lifecycle import Changes, IllegalEvent
+from onward.model.context import NOTHING, FrozenMap
+from onward.model.events import (
+    WORKTREE,
+    CancelRequested,
+    Event,
+    PauseRequested,
+    PipelineChanged,
+    RunCancelled,
+    RunClaimed,
+    RunCompleted,
+    RunCreated,
+    RunDismissed,
+    RunFailed,
+    RunForked,
+    RunInterrupted,
+    RunPaused,
+    RunQueued,
+    RunResumed,
+    RunWaiting,
+    WorkdirChanged,
+)
+from onward.model.ids import branch_of, is_in_step, step_of_gate
+from onward.model.row import with_directory
+from onward.model.run import (
+    DEAD_END,
+    NOTHING_PENDING,
+    AttemptState,
+    Branch,
+    Fork,
+    Gate,
+    OpenStep,
+    Run,
+    RunStatus,
+    simulation_of,
+)
+
+HELD, QUEUED = AttemptState.HELD, RunStatus.QUEUED
+
+
+def run_created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
+    return Run(
+        id=run_id,
+        pipeline=event.pipeline,
+        pipeline_hash=event.pipeline_hash,
+        path=event.path,
+        start_node=event.start_node,
+        status=QUEUED,
+        on_owner_loss=event.on_owner_loss,
+        exclusive_key=event.exclusive_key,
+        simulation=simulation_of(event),
+        priority=event.priority,
+        needs=event.needs,
+        max_running=event.max_running,
+        restart_of=event.restart_of,
+        restarts=event.restarts,
+        managed_by=event.managed_by,
+        workdir=event.workdir,
+        variables=event.variables,
+        workspace=event.workspace,
+        trims_output=event.trims_output,
+        chat=event.chat,
+        project=event.project,
+        charged_to=event.charged_to,
+        pipeline_version=event.pipeline_version,
+        tags=event.tags,
+        created_at_us=at_us,
+        updated_at_us=at_us,
+        wake_at_us=max(at_us, event.wake_at_us or 0),
+        head=1,
+        branches={
+            "": Branch(
+                context=FrozenMap(event.context),
+                next_node=event.start_node,
+                tree=event.workspace.start if event.workspace else None,
+            )
+        },
+        visits=NOTHING,
+        executions=NOTHING,
+        outcomes=NOTHING,
+        retries=NOTHING,
+    )
+
+
+def run_forked(run: Run, event: RunForked, at_us: int) -> Changes:
+    branches = _without_sessions(run.branches)
+    branches[""] = replace(branches[""], context=run.context.with_all(event.context))
+    return {
+        "branches": branches,
+        "parent": Fork(run_id=event.parent, seq=event.parent_seq, hash=event.parent_hash),
+        "on_owner_loss": event.on_owner_loss,
+        "exclusive_key": event.exclusive_key,
+        "created_at_us": at_us,
+        "wake_at_us": at_us,
+        "ended_at_us": None,
+        "worker": None,
+        "last_worker": None,
+        # Other branches may have had attempts under way, whose end is unknown.
+        # The child of such a step stays with the other run.
+        "open_steps": {
+            name: replace(step, child=None) for name, step in run.open_steps.items() if branch_of(name)
+        },
+        "managed_by": None,
+        # A fork always has its own work tree.
+        "workspace": replace(run.workspace, mode=WORKTREE) if run.workspace else None,
+        "restore_workspace": False,
+        "gates": asked_anew(_gates_of_branches(run), at_us),
+        "retries": NOTHING,
+        "pending": NOTHING_PENDING,
+        "losses": 0,
+        "directives": {},
+        "is_dismissed": False,
+        **NOT_STOPPED,
+    }
+
+
+def _gates_of_branches(run: Run) -> dict[str, Gate]:
+    """What is asked in branches. The question of an attempt that was under way is asked when that runs."""
+    return {
+        name: gate
+        for name, gate in run.gates.items()
+        if branch_of(step := step_of_gate(name))
+        and not (gate.decided is None and is_in_step(name) and run.open_steps[step].state is not HELD)
+    }
+
+
+def run_claimed(run: Run, event: RunClaimed, at_us: int) -> Changes:
+    if event.token <= run.token:
+        raise IllegalEvent(run.status, event, f"a claim with token {event.token} after token {run.token}")
+    changes: Changes = {
+        "token": event.token,
+        "worker": event.worker,
+        "last_worker": event.worker,
+        "wake_at_us": None,
+        "losses": run.losses + 1 if event.lost else run.losses,
+        **NOT_STOPPED,
+    }
+    # Sessions live in a process: the one that held the run last still has them.
+    if run.token > 0 and event.worker != run.last_worker:
+        changes["branches"] = _without_sessions(run.branches)
+    return changes
+
+
+def _without_sessions(branches: Mapping[str, Branch]) -> dict[str, Branch]:
+    """The branches whose live sessions may have died: the next agent step of each gets a summary."""
+    return {
+        branch_id: branch if branch.ended else replace(branch, first_hop=True)
+        for branch_id, branch in branches.items()
+    }
+
+
+def pipeline_changed(run: Run, event: PipelineChanged, at_us: int) -> Changes:
+    return {"pipeline_hash": event.pipeline_hash}
+
+
+def workdir_changed(run: Run, event: WorkdirChanged, at_us: int) -> Changes:
+    return {"workdir": event.workdir, "needs": with_directory(run.needs, event.workdir)}
+
+
+NOT_STOPPED: Changes = {"reason": "", "detail": "", "stopped_step": ""}
+
+
+def pause_requested(run: Run, event: PauseRequested, at_us: int) -> Changes:
+    return {"pending": replace(run.pending, pause_after=event.after, pause_by=event.by)}
+
+
+def cancel_requested(run: Run, event: CancelRequested, at_us: int) -> Changes:
+    asked = {"cancel_by": event.by, "cancel_detail": event.detail, "cancel_reason": event.reason}
+    return {"pending": replace(run.pending, **asked)}
+
+
+def _released(wake_at_us: int | None) -> Changes:
+    """The release of the lease and the next wake time are part of the stop itself."""
+    return {"worker": None, "wake_at_us": wake_at_us}
+
+
+def run_waiting(run: Run, event: RunWaiting, at_us: int) -> Changes:
+    return _released(event.wake_at_us)
+
+
+def run_queued(run: Run, event: RunQueued, at_us: int) -> Changes:
+    return {**_released(event.wake_at_us), "reason": "", "detail": event.why}
+
+
+def run_paused(run: Run, event: RunPaused, at_us: int) -> Changes:
+    pending = replace(run.pending, pause_after=None, pause_by="")
+    return {**_released(None), "reason": event.reason, "detail": event.detail, "pending": pending}
+
+
+def run_interrupted(run: Run, event: RunInterrupted, at_us: int) -> Changes:
+    return {**_released(event.wake_at_us), "reason": event.reason, "detail": event.detail}
+
+
+def run_failed(run: Run, event: RunFailed, at_us: int) -> Changes:
+    return {
+        **_released(None),
+        "reason": event.reason,
+        "detail": event.detail,
+        "stopped_step": event.step,
+        "ended_at_us": at_us,
+    }
+
+
+def run_resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
+    """A person's resume opens a new allowance of retries and crashes; visits and reroutes are kept.
+
+    A pause was only a break: nothing had gone wrong, so the retries that were spent before it stay spent.
+    """
+    keeps = run.status is RunStatus.PAUSED
+    steps = {
+        step: _resumed_step(opened, event, run.head, keeps_spent=keeps)
+        for step, opened in run.open_steps.items()
+    }
+    changes: Changes = {
+        "wake_at_us": at_us,
+        "ended_at_us": None,
+        "losses": 0,
+        "pending": NOTHING_PENDING,
+        "open_steps": steps,
+        "retries": run.retries if keeps else NOTHING,
+        "restore_workspace": event.restore_workspace,
+        "is_dismissed": False,
+        **NOT_STOPPED,
+    }
+    if event.step and event.action:
+        changes["directives"] = {**run.directives, event.step: event.action}
+        changes |= without_gates_of(run, event.step) if event.action == "retry" else {}
+    if event.from_node is not None:
+        changes |= drop_branches(run, [branch_id for branch_id in run.branches if branch_id], onto="")
+        changes.update(open_steps={}, retries=NOTHING, gates={}, directives={}, parallels={})
+        changes["branches"] = {"": replace(run.root, next_node=event.from_node, edge=None)}
+        changes["steering"] = steering_given_back(run)
+    return changes
+
+
+def run_dismissed(run: Run, event: RunDismissed, at_us: int) -> Changes:
+    """Nothing continues it but a person who names it: it is not due any more, either."""
+    return {"is_dismissed": True, "wake_at_us": None}
+
+
+def _resumed_step(opened: OpenStep, event: RunResumed, head: int, *, keeps_spent: bool) -> OpenStep:
+    asked = event.step == opened.step and event.action in ("retry", "continue")
+    if asked:
+        opened = after_resume(opened, event.action or "", event.repeats, head)
+    opened = lifted(opened)
+    if opened.state is AttemptState.FAILED or asked:
+        return replace(opened, state=AttemptState.RETRYING, retries_spent=0, retry_at_us=None)
+    return opened if keeps_spent else replace(opened, retries_spent=0)
+
+
+def run_completed(run: Run, event: RunCompleted, at_us: int) -> Changes:
+    changes = {**_released(None), "ended_at_us": at_us, "pending": NOTHING_PENDING, **_closed(run, event)}
+    if event.restarted_as:
+        changes.update(reason="restarted_as", detail=event.restarted_as)
+        changes["branches"] = {"": replace(run.root, next_node=None)}
+    if event.ended_at:
+        changes.update(reason=DEAD_END, detail=event.ended_at)
+    return changes
+
+
+def run_cancelled(run: Run, event: RunCancelled, at_us: int) -> Changes:
+    return {
+        **_released(None),
+        "reason": event.reason,
+        "detail": event.detail,
+        "ended_at_us": at_us,
+        "pending": NOTHING_PENDING,
+        **_closed(run, event),
+    }
+
+
+def _closed(run: Run, event: Event) -> Changes:
+    """A final status leaves nothing open: the same append must have withdrawn and closed it."""
+    if run.gates and any(gate.decided is None for gate in run.gates.values()):
+        raise IllegalEvent(run.status, event, f"{event.kind} leaves gates open: {', '.join(run.gates)}")
+    if run.open_steps and any(step.state is AttemptState.OPEN for step in run.open_steps.values()):
+        raise IllegalEvent(
+            run.status, event, f"{event.kind} leaves attempts open: {', '.join(run.open_steps)}"
+        )
+    return {"open_steps": {}, "gates": {}, "directives": {}, "parallels": {}, "branches": {"": run.root}}

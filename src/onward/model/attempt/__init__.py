@@ -1,1 +1,0 @@
-"""What attempts leave: artifacts, the end of what they print, and what is found after a crash."""
