@@ -16,7 +16,7 @@ from onward.machine.plan.results import finish
 from onward.model.events import RunClaimed, RunCreated
 from onward.model.result import Result
 from onward.pipeline.build import build
-from onward.pipeline.dot.reader import read
+from onward.pipeline.dot import read
 
 STEPS = 200
 

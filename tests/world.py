@@ -25,8 +25,7 @@ from onward.model.run import Run
 from onward.pipeline.build import Pipeline, Transform
 from onward.pipeline.rules.check import RULES
 from onward.pipeline.rules.rule import Rule
-from onward.read.checkpoints import read_checkpoints
-from onward.read.lookup import completed_of
+from onward.read.lookup import completed_of, read_checkpoints
 from onward.read.verify import verify_run
 from onward.read.view import view_row
 from onward.redact.redactor import NOTHING_SECRET, Redactor

@@ -50,7 +50,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onward.pipeline.diagnostic import Diagnostic
+    from onward.pipeline.source import Diagnostic
 
 
 class OnwardError(Exception):

@@ -9,12 +9,12 @@ import pytest
 
 from onward.machine.definition import PRESETS
 from onward.pipeline.build import build
-from onward.pipeline.diagnostic import Severity
 from onward.pipeline.graph import SHAPE_KINDS
 from onward.pipeline.rules.attributes import FIDELITIES, JOIN_POLICIES
 from onward.pipeline.rules.check import RULES
-from onward.pipeline.rules.words.vocabulary import EDGE_ATTRIBUTES, GRAPH_ATTRIBUTES, NODE_ATTRIBUTES
+from onward.pipeline.source import Severity
 from onward.pipeline.stylesheet import PROPERTIES
+from onward.pipeline.vocabulary import EDGE_ATTRIBUTES, GRAPH_ATTRIBUTES, NODE_ATTRIBUTES
 
 PAGE = (Path(__file__).parents[2] / "docs/dialect.md").read_text(encoding="utf-8")
 ATTRIBUTES = {*GRAPH_ATTRIBUTES, *NODE_ATTRIBUTES, *EDGE_ATTRIBUTES, *PROPERTIES}

@@ -17,11 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.errors import InvalidPipeline
+from onward.pipeline.branches import LOOKS_MAX, joins
 from onward.pipeline.build import Pipeline, build
-from onward.pipeline.diagnostic import Diagnostic
-from onward.pipeline.dot.reader import STATEMENTS_MAX, decode
-from onward.pipeline.dot.source import SOURCE_BYTES_MAX
-from onward.pipeline.joins import LOOKS_MAX, joins
+from onward.pipeline.dot import STATEMENTS_MAX
+from onward.pipeline.source import SOURCE_BYTES_MAX, Diagnostic, decode
 from onward.pipeline.stylesheet import SETTINGS_MAX
 from tests.pipeline.reading import FILE, body
 

@@ -6,11 +6,10 @@ from itertools import combinations
 
 import pytest
 
-from onward.pipeline.build import build, changed_nodes
-from onward.pipeline.dot.reader import parse
+from onward.pipeline.build import build, changed_nodes, prepared
+from onward.pipeline.dot import parse
 from onward.pipeline.graph import Graph, Node
-from onward.pipeline.prepare import prepared
-from onward.pipeline.styling import apply_stylesheet
+from onward.pipeline.stylesheet import apply_stylesheet
 from tests.pipeline.reading import FILE, body
 
 

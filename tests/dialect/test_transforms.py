@@ -9,10 +9,9 @@ import pytest
 
 from onward import Onward
 from onward.errors import InvalidInput, InvalidPipeline
-from onward.pipeline.build import build
-from onward.pipeline.diagnostic import Diagnostic, Severity
+from onward.pipeline.build import Transform, build
 from onward.pipeline.graph import Edge, Graph
-from onward.pipeline.transforms import Transform
+from onward.pipeline.source import Diagnostic, Severity
 from tests.pipeline.reading import place
 
 SOURCE = """digraph flow {

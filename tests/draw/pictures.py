@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onward.draw.scene import Scene, make_scene
-from onward.draw.states import States, states_of
-from onward.draw.trace import Trace
+from onward.draw.states import States, Trace, states_of
 from onward.machine.fold.apply import apply
 from onward.model.events import Event, RunClaimed, RunCreated
 from onward.model.run import Run

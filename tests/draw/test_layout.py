@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.draw.layout.geometry import Box, Direction, Layout, Point, Route, Size, Wire
-from onward.draw.layout.lay_out import lay_out
-from onward.draw.layout.layers import CELLS_MAX, make_grid
-from onward.draw.layout.ranks import loops_back, ranks_of, reading_order
+from onward.draw.geometry import Box, Direction, Layout, LayoutLine, Point, Route, Size
+from onward.draw.layers import CELLS_MAX, loops_back, make_grid, ranks_of, reading_order
+from onward.draw.layout import lay_out
 
 NEAR = 0.01
 SIZES = st.builds(Size, st.integers(40, 300), st.integers(20, 120))
@@ -19,11 +18,11 @@ CAPTIONS = st.none() | st.builds(Size, st.integers(10, 150), st.integers(10, 40)
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> tuple[list[Size], list[Wire]]:
+def graphs(draw: st.DrawFn) -> tuple[list[Size], list[LayoutLine]]:
     """Any graph: cycles, loops, parallel edges, nodes that nothing leads to."""
     sizes = draw(st.lists(SIZES, min_size=1, max_size=14))
     ends = st.integers(0, len(sizes) - 1)
-    wires = draw(st.lists(st.builds(Wire, ends, ends, CAPTIONS), max_size=30))
+    wires = draw(st.lists(st.builds(LayoutLine, ends, ends, CAPTIONS), max_size=30))
     return sizes, wires
 
 
@@ -65,7 +64,7 @@ def is_inside(point: Point, box: Box) -> bool:
 
 @given(graphs(), st.sampled_from(Direction))
 def test_every_box_has_a_place_of_its_own_on_the_page(
-    graph: tuple[list[Size], list[Wire]], direction: Direction
+    graph: tuple[list[Size], list[LayoutLine]], direction: Direction
 ) -> None:
     sizes, wires = graph
     layout = lay_out(sizes, wires, start=0, direction=direction)
@@ -82,7 +81,7 @@ def test_every_box_has_a_place_of_its_own_on_the_page(
 
 @given(graphs(), st.sampled_from(Direction))
 def test_every_line_leads_from_its_box_to_its_box_and_through_none(
-    graph: tuple[list[Size], list[Wire]], direction: Direction
+    graph: tuple[list[Size], list[LayoutLine]], direction: Direction
 ) -> None:
     sizes, wires = graph
     layout = lay_out(sizes, wires, start=0, direction=direction)
@@ -96,12 +95,14 @@ def test_every_line_leads_from_its_box_to_its_box_and_through_none(
 
 
 @given(graphs())
-def test_the_same_graph_gives_the_same_picture(graph: tuple[list[Size], list[Wire]]) -> None:
+def test_the_same_graph_gives_the_same_picture(graph: tuple[list[Size], list[LayoutLine]]) -> None:
     assert lay_out(*graph, start=0) == lay_out(*graph, start=0)
 
 
 @given(graphs())
-def test_without_the_edges_that_lead_back_every_edge_leads_on(graph: tuple[list[Size], list[Wire]]) -> None:
+def test_without_the_edges_that_lead_back_every_edge_leads_on(
+    graph: tuple[list[Size], list[LayoutLine]],
+) -> None:
     sizes, wires = graph
     pairs = [(wire.tail, wire.head) for wire in wires]
     back = loops_back(len(sizes), pairs, 0)
@@ -115,7 +116,7 @@ def test_without_the_edges_that_lead_back_every_edge_leads_on(graph: tuple[list[
 
 
 def flowing(direction: Direction) -> Layout:
-    return lay_out([Size(80, 40)] * 3, [Wire(0, 1), Wire(1, 2)], start=0, direction=direction)
+    return lay_out([Size(80, 40)] * 3, [LayoutLine(0, 1), LayoutLine(1, 2)], start=0, direction=direction)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +144,8 @@ def test_an_empty_graph_is_an_empty_page() -> None:
 
 def test_work_stays_bounded_when_many_edges_span_many_ranks() -> None:
     count = 2_000
-    chain = [Wire(node, node + 1) for node in range(count - 1)]
-    long = [Wire(node, count - 1 - node) for node in range(count // 2)]
+    chain = [LayoutLine(node, node + 1) for node in range(count - 1)]
+    long = [LayoutLine(node, count - 1 - node) for node in range(count // 2)]
     grid = make_grid([Size(80, 40)] * count, [*chain, *long], 0)
     assert len(grid.layer_of) <= count + CELLS_MAX
     assert grid.outside
@@ -157,9 +158,9 @@ def test_work_stays_bounded_when_many_edges_span_many_ranks() -> None:
 def test_two_thousand_nodes_deeper_than_any_stack() -> None:
     """A chain with a loop from its end to its beginning, and as wide a fan: neither recurses."""
     count = 2_000
-    chain = [Wire(node, (node + 1) % count) for node in range(count)]
+    chain = [LayoutLine(node, (node + 1) % count) for node in range(count)]
     deep = lay_out([Size(80, 40)] * count, chain, start=0)
     assert [route.is_back for route in deep.routes] == [False] * (count - 1) + [True]
-    fan = [Wire(0, node) for node in range(1, count)]
+    fan = [LayoutLine(0, node) for node in range(1, count)]
     wide = lay_out([Size(80, 40)] * count, fan, start=0)
     assert len({box.y for box in wide.boxes}) == 2

@@ -10,13 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.draw.layout.geometry import Box
-from onward.draw.layout.measure import cells, cut, tame, width_of, wrap
-from onward.draw.scene import Item, Line, Scene, make_scene
+from onward.draw.geometry import Box, cells, cut, outline, tame, width_of, wrap
+from onward.draw.scene import Item, Scene, SceneLine, make_scene
 from onward.draw.states import NodeState, NodeStatus, States
-from onward.draw.svg.page import to_svg
-from onward.draw.svg.palette import DARK, LIGHT, MARKS
-from onward.draw.svg.shapes import outline
+from onward.draw.svg import DARK, LIGHT, MARKS, to_svg
 from onward.pipeline.graph import SHAPE_KINDS
 from tests.draw.pictures import FAN, RELEASE, graph_of, scene_of
 
@@ -51,7 +48,7 @@ def hostile_scene(label: str) -> Scene:
     items: list[Item] = [
         replace(item, label=label, kind=label or "tool", state=state) for item in scene.items
     ]
-    lines: list[Line] = [replace(line, label=label, condition=label, taken=2) for line in scene.lines]
+    lines: list[SceneLine] = [replace(line, label=label, condition=label, taken=2) for line in scene.lines]
     return replace(scene, title=label, items=items, lines=lines, has_run=True)
 
 

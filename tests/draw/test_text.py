@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onward.draw.layout.measure import cells
+from onward.draw.geometry import cells
 from onward.draw.scene import Scene, make_scene
 from onward.draw.states import Jump, NodeState, NodeStatus, States
 from onward.draw.text import to_rows

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from onward.draw.scene import Scene
-from onward.draw.view import from_view, to_view
+from onward.draw.scene import Scene, from_view, to_view
 from tests.draw.pictures import FAN, RELEASE, scene_of, states_after
 from tests.draw.test_text import half_way
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from onward.draw.trace import Trace
+from onward.draw.states import Trace
 from onward.engine.control.interview import AutoApprove, QueueInterviewer
 from onward.engine.engine import Fork, Start
 from onward.engine.loop.stop import StopSwitch
@@ -27,8 +27,7 @@ from onward.model.events import Event
 from onward.model.gate import Answer, GateDecided, GateOpened, GateWithdrawn
 from onward.model.result import Result
 from onward.model.run import AttemptState, Run, RunStatus
-from onward.read.find_step import matching_steps
-from onward.read.lookup import read_projection
+from onward.read.lookup import matching_steps, read_projection
 from onward.redact.redactor import Redactor
 from onward.store.port.runs import GateQuery
 from onward.testing.clock import ManualClock

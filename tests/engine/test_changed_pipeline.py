@@ -15,10 +15,10 @@ from onward.errors import HistoryCorrupt, InvalidPipeline, Refused
 from onward.model.events import PipelineChanged
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
-from onward.pipeline.diagnostic import Severity
 from onward.pipeline.graph import Graph
 from onward.pipeline.rules.check import RULES
 from onward.pipeline.rules.rule import Problem, Rule, Subject
+from onward.pipeline.source import Severity
 from onward.store.port.log import Loaded, RunLog
 from onward.store.port.retention import Blobs
 from onward.testing.faults import Around, FaultyStore

@@ -30,7 +30,7 @@ from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.pipeline.build import build
 from onward.pipeline.rules.check import RULES
-from onward.pipeline.rules.tools import rules_beside
+from onward.pipeline.rules.steps import rules_beside
 
 NO_ONE = HolderView(None, False, "second")
 DEAD = HolderView("first", False, "second")

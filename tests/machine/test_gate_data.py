@@ -10,7 +10,7 @@ from onward.errors import InvalidInput
 from onward.machine.plan.action import Stop
 from onward.model.events import RunFailed, StepFinished
 from onward.model.gate import GateOpened
-from onward.pipeline.gate.choices import edge_of
+from onward.pipeline.gate import edge_of
 from onward.store.codec import seal, unseal
 from onward.store.port.log import Position
 from tests.machine.play import Play

@@ -12,8 +12,7 @@ from onward.machine.plan.results import finish
 from onward.model.events import StepStatus
 from onward.model.result import Result
 from onward.pipeline.rules.attributes import FIDELITIES
-from onward.read.past import Past, Stage, past_of
-from onward.read.preamble import CHARACTERS_A_TOKEN, STYLES, preamble
+from onward.read.past import CHARACTERS_A_TOKEN, STYLES, Past, Stage, past_of, preamble
 from tests.chance import examples
 from tests.machine.play import NO_ONE, Play
 

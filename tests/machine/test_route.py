@@ -12,8 +12,7 @@ from onward.model.context import FrozenMap
 from onward.model.events import Outcome, StepStatus, Transition
 from onward.model.gate import Choice
 from onward.model.run import Gate
-from onward.pipeline.gate.answers import meant
-from onward.pipeline.gate.choices import choices_of, edge_of
+from onward.pipeline.gate import choices_of, edge_of, meant
 from tests.machine.play import Play, define
 
 XYZ = (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from onward.pipeline.diagnostic import Diagnostic
-from onward.pipeline.dot.reader import parse, read
+from onward.pipeline.dot import parse, read
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph
 from onward.pipeline.rules.check import check
+from onward.pipeline.source import Diagnostic
 
 FILE = "flow.dot"
 

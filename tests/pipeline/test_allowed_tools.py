@@ -6,7 +6,7 @@ import pytest
 
 from onward.errors import InvalidPipeline
 from onward.pipeline.build import build
-from onward.pipeline.diagnostic import Severity
+from onward.pipeline.source import Severity
 
 LINE = """digraph g {{ {graph} start [shape=Mdiamond] exit [shape=Msquare]
     a [prompt="?"{node}] start -> a -> exit }}"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.model.gate import Choice
-from onward.pipeline.gate.answers import approving
+from onward.pipeline.gate import approving
 
 
 @pytest.mark.parametrize(

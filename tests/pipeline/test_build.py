@@ -9,9 +9,8 @@ import pytest
 
 from onward.errors import InvalidPipeline
 from onward.model.context import expand
-from onward.pipeline.build import build, changed_nodes
+from onward.pipeline.build import build, changed_nodes, expand_goal
 from onward.pipeline.graph import Graph, Node
-from onward.pipeline.transforms import expand_goal
 from tests.pipeline.reading import body, place
 
 SMOKE = """digraph Smoke {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from onward.pipeline.diagnostic import Severity
 from onward.pipeline.graph import BUILT_IN_TYPES, Graph, Node
 from onward.pipeline.rules.check import FINDINGS_MAX, RULES, check
+from onward.pipeline.source import Severity
 from tests.pipeline.reading import body, findings, graph_of, place
 
 GOOD = """digraph Good {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.pipeline.dot.reader import parse
+from onward.pipeline.dot import parse
 from onward.pipeline.graph import Duration
 from tests.pipeline.reading import FILE, body, edge_to, graph_of, pairs, warnings
 

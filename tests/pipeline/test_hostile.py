@@ -6,10 +6,9 @@ import pytest
 
 from onward.errors import InvalidPipeline
 from onward.pipeline.build import build
-from onward.pipeline.dot.draft import ATTRIBUTES_MAX, CLASSES_MAX, DIAGNOSTICS_MAX, EDGES_MAX, NODES_MAX
-from onward.pipeline.dot.lexer import TOKENS_MAX
-from onward.pipeline.dot.reader import SUBGRAPH_DEPTH_MAX, decode, parse, read
-from onward.pipeline.dot.source import SOURCE_BYTES_MAX
+from onward.pipeline.dot import SUBGRAPH_DEPTH_MAX, parse, read
+from onward.pipeline.draft import ATTRIBUTES_MAX, CLASSES_MAX, DIAGNOSTICS_MAX, EDGES_MAX, NODES_MAX
+from onward.pipeline.source import SOURCE_BYTES_MAX, TOKENS_MAX, decode
 from tests.pipeline.reading import FILE, errors, place
 
 MIB = SOURCE_BYTES_MAX

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onward.pipeline.branches import joins
 from onward.pipeline.graph import Graph
-from onward.pipeline.joins import joins
 from tests.chance import examples
 from tests.pipeline.reading import body
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from onward.errors import InvalidPipeline
-from onward.pipeline.dot.reader import decode, parse, read
+from onward.pipeline.dot import parse, read
+from onward.pipeline.source import decode
 from tests.pipeline.reading import FILE, errors, place
 
 

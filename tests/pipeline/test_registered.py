@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.pipeline.graph import BUILT_IN_TYPES
-from onward.pipeline.rules.check import check
-from onward.pipeline.rules.registered import REGISTERED
+from onward.pipeline.rules.check import REGISTERED, check
 from tests.pipeline.reading import body
 
 CHILD, WORKDIR = "stack.child_dotfile", "stack.child_workdir"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, composite
 
-from onward.pipeline.dot.reader import RESERVED, parse
+from onward.pipeline.dot import RESERVED, parse
 from onward.pipeline.graph import Value
 from onward.pipeline.value import Duration
 from tests.pipeline.reading import FILE

@@ -6,7 +6,7 @@ import pytest
 
 from onward.model.values import Variables
 from onward.pipeline.build import build
-from onward.pipeline.rules.shell import variables_of
+from onward.pipeline.rules.steps import variables_of
 
 PASSED = Variables(
     passed=frozenset({"HOME", "DEPLOY_KEY"}), present=frozenset({"HOME", "DEPLOY_KEY", "TOKEN"})

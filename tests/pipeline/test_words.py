@@ -6,10 +6,10 @@ import pytest
 
 from onward.errors import InvalidPipeline
 from onward.pipeline.build import build
-from onward.pipeline.diagnostic import Diagnostic, Severity
 from onward.pipeline.graph import SHAPE_KINDS
 from onward.pipeline.rules.attributes import EDGE_TYPES, GRAPH_TYPES, NODE_TYPES
-from onward.pipeline.rules.words.vocabulary import (
+from onward.pipeline.source import Diagnostic, Severity
+from onward.pipeline.vocabulary import (
     EDGE_ATTRIBUTES,
     FOREIGN_GRAPH,
     FOREIGN_NODE,

@@ -10,8 +10,15 @@ from msgspec.structs import replace
 from onward.model.run import RunStatus
 from onward.operations.local.operations import LocalOperations
 from onward.operations.requests import ShowRun
-from onward.read.checkpoints import read_checkpoints
-from onward.read.lookup import PAGE, PAGE_FIRST, completed_of, last_checkpoint, list_runs, newest_first
+from onward.read.lookup import (
+    PAGE,
+    PAGE_FIRST,
+    completed_of,
+    last_checkpoint,
+    list_runs,
+    newest_first,
+    read_checkpoints,
+)
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.log import RunLog, StoredEvent
 from onward.store.port.runs import RunQuery

@@ -24,8 +24,7 @@ from onward.model.events import (
 )
 from onward.model.gate import Choice, GateDecided, GateOpened, GateWithdrawn
 from onward.model.result import Result
-from onward.read.log.projection import Projection
-from onward.read.log.step import Claim, Step
+from onward.read.log import Claim, Projection, Step
 from tests.machine.play import Play
 
 S = 1_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from onward.model.events import RunForked
-from onward.read.log.projection import Projection
-from onward.read.steps import view_steps
+from onward.read.log import Projection
+from onward.read.view import view_steps
 from tests.machine.play import Play
 
 FAN = """fan [shape=component]; join [shape=tripleoctagon]; ask [shape=hexagon]; b [prompt="do"]

@@ -179,7 +179,7 @@ for asking in (
 
 # Names used only in annotations and never imported at run time, so they cannot make a cycle.
 TYPE_ONLY: dict[str, list[str]] = {
-    "errors": ["pipeline.diagnostic"],
+    "errors": ["pipeline.source"],
 }
 
 # A library that only some files may know. A trailing * also matches `sqlite_lock`, `sqlite.files` and so on.
@@ -331,7 +331,7 @@ def test_a_forbidden_import_is_found(name: str, code: str) -> None:
 @pytest.mark.parametrize(
     ("name", "code"),
     [
-        ("errors", "if TYPE_CHECKING:\n    from onward.pipeline.diagnostic import Diagnostic"),
+        ("errors", "if TYPE_CHECKING:\n    from onward.pipeline.source import Diagnostic"),
         ("store.sqlite_lock", "import apsw\nfrom onward.errors import StoreFull"),
         ("store.postgres.pool", "from psycopg_pool import AsyncConnectionPool"),
         (

@@ -17,8 +17,7 @@ from onward.model.gate import Answer
 from onward.model.run import Run
 from onward.operations.here.submission import directory_of
 from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, build
-from onward.pipeline.rules.check import Rule
-from onward.pipeline.rules.custom import rules_here
+from onward.pipeline.rules.check import Rule, rules_here
 from onward.read.dialect_events import DialectEvent, Translator
 from onward.read.lookup import log_pages
 from onward.store.codec import unseal

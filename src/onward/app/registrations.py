@@ -17,12 +17,17 @@ from onward.handlers.isolate.messages import ANSWER_BYTES_MAX
 from onward.handlers.port import Handler
 from onward.model.events import STDERR
 from onward.model.values import shown
-from onward.pipeline.build import Transform
-from onward.pipeline.prepare import checked_transform
-from onward.pipeline.rules.check import RULES, Problem, Rule, Subject
-from onward.pipeline.rules.custom import custom_rule, with_one_severity
-from onward.pipeline.rules.secrets import secret_rule
-from onward.pipeline.rules.tools import rules_beside
+from onward.pipeline.build import Transform, checked_transform
+from onward.pipeline.rules.check import (
+    RULES,
+    Problem,
+    Rule,
+    Subject,
+    custom_rule,
+    secret_rule,
+    with_one_severity,
+)
+from onward.pipeline.rules.steps import rules_beside
 from onward.process import SystemSpawn
 from onward.redact.redactor import Redactor
 from onward.redact.stream import cleaner_of

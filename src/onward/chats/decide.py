@@ -8,9 +8,8 @@ import msgspec
 
 from onward.model.chat import Wish
 from onward.model.run import Gate, RunStatus
-from onward.pipeline.chats import ON_MESSAGE_RULES, WHILE_RUNNING_RULES
-from onward.pipeline.gate.answers import meant
-from onward.pipeline.gate.words import FREEFORM
+from onward.pipeline.gate import FREEFORM, meant
+from onward.pipeline.vocabulary import ON_MESSAGE_RULES, WHILE_RUNNING_RULES
 
 AUTO, ASK, NEVER = ON_MESSAGE_RULES
 QUEUE, STEER = WHILE_RUNNING_RULES

@@ -45,7 +45,7 @@ def _missing(error: MissingArgumentError, argument: Any) -> str:
 
 
 def _hint(typed: str, names: Collection[str]) -> str:
-    from onward.pipeline.rules.words.vocabulary import is_near
+    from onward.pipeline.vocabulary import is_near
 
     word = typed.lower().lstrip("-")
     near = sorted({n for n in names if is_near(word, n.lstrip("-")) or _is_slip(word, n.lstrip("-"))})

@@ -2,11 +2,12 @@
 
 Nothing here reads a file, a clock or a database. The parts, each of which knows only the ones before it:
 
-- `layout/`: how wide a text is, and where boxes and lines go
-- `trace`, `states`: what a run did, from its log and its fold
-- `scene`: the boxes, lines and words of one picture
-- `svg/`: the picture as SVG
-- `text`: the same for a terminal; `view`: as plain values
+- `geometry`: positions, sizes, how wide a text is, and the outlines of shapes
+- `layers`, `layout`: where boxes and lines go
+- `states`: what a run did, from its log and its fold
+- `scene`: the boxes, lines and words of one picture, also as plain values
+- `svg`: the picture as SVG
+- `text`: the same for a terminal
 
 The layout is the classic layered one. An edge that closes a cycle is reversed while ranks are chosen. A
 node's rank is its longest distance from the start. An edge that spans several ranks, or has a caption, gets

@@ -1,15 +1,18 @@
-"""The boxes, lines and words of one picture, before the layout."""
+"""The boxes, lines and words of one picture, before the layout.
+
+Also as plain values, for programs that draw it themselves; and back again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from onward.draw.layout.geometry import Direction
-from onward.draw.layout.measure import one_line
-from onward.draw.layout.ranks import Pair, loops_back, reading_order
-from onward.draw.states import NodeState, States
+from onward.draw.geometry import Direction, one_line
+from onward.draw.layers import Pair, loops_back, reading_order
+from onward.draw.states import NodeState, NodeStatus, States
 from onward.pipeline.graph import SHAPE_KINDS, Edge, Graph, Node
 
 KIND_SHAPES: Mapping[str, str] = {kind: shape for shape, kind in SHAPE_KINDS.items()}
@@ -41,7 +44,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SceneLine:
     """An edge as it is drawn, or a jump (these come last); its ends are indexes into the items."""
 
     tail: int
@@ -58,7 +61,7 @@ class Scene:
 
     title: str
     items: Sequence[Item]
-    lines: Sequence[Line]
+    lines: Sequence[SceneLine]
     start: int | None
     direction: Direction
     has_run: bool
@@ -78,9 +81,9 @@ class Scene:
         return [(line.tail, line.head) for line in self.lines if not line.is_jump]
 
     @cached_property
-    def leaving(self) -> list[list[Line]]:
+    def leaving(self) -> list[list[SceneLine]]:
         """For every item, the lines that leave it."""
-        lines: list[list[Line]] = [[] for _ in self.items]
+        lines: list[list[SceneLine]] = [[] for _ in self.items]
         for line in self.lines:
             lines[line.tail].append(line)
         return lines
@@ -93,7 +96,7 @@ def make_scene(graph: Graph, states: States | None = None, *, title: str) -> Sce
     drawn = [edge for edge in graph.edges if edge.source in places and edge.target in places]
     lines = [_line(edge, (places[edge.source], places[edge.target]), states) for edge in drawn]
     for jump in states.jumps if states else ():
-        lines.append(Line(places[jump.source], places[jump.target], JUMP, "", jump.taken, is_jump=True))
+        lines.append(SceneLine(places[jump.source], places[jump.target], JUMP, "", jump.taken, is_jump=True))
     start = places.get(graph.start_id or "")
     return Scene(one_line(title), items, lines, start, _direction(graph), states is not None)
 
@@ -111,12 +114,80 @@ def _item(graph: Graph, node: Node, states: States | None) -> Item:
     )
 
 
-def _line(edge: Edge, ends: Pair, states: States | None) -> Line:
+def _line(edge: Edge, ends: Pair, states: States | None) -> SceneLine:
     taken = None if states is None else states.taken.get(edge.order, 0)
-    return Line(*ends, one_line(edge.label), one_line(edge.condition), taken)
+    return SceneLine(*ends, one_line(edge.label), one_line(edge.condition), taken)
 
 
 def _direction(graph: Graph) -> Direction:
     """The value of `rankdir`; anything unknown means down, as in Graphviz."""
     wanted = graph.text("rankdir").strip().upper()
     return Direction(wanted) if wanted in set(Direction) else Direction.DOWN
+
+
+def to_view(scene: Scene) -> dict[str, Any]:
+    """Nodes and edges with their states; without a run, the fields of a run are null."""
+    edges = [line for line in scene.lines if not line.is_jump]
+    return {
+        "rankdir": scene.direction.value,
+        "start": None if scene.start is None else scene.items[scene.start].id,
+        "nodes": [_view_item(item) for item in scene.items],
+        "edges": [
+            {
+                **_view_ends(scene, edge),
+                **_view_words(edge),
+                "loops_back": place in scene.loops_back,
+                "taken": edge.taken,
+            }
+            for place, edge in enumerate(edges)
+        ],
+        "jumps": [{**_view_ends(scene, line), "taken": line.taken} for line in scene.lines if line.is_jump],
+    }
+
+
+def _view_item(item: Item) -> dict[str, Any]:
+    state = item.state
+    return {
+        "id": item.id,
+        "label": item.label,
+        "kind": item.kind,
+        "shape": item.shape,
+        "state": state.status.name.lower() if state else None,
+        "visits": state.visits if state else None,
+        "retries": state.retries if state else None,
+        "next": state.is_next if state else None,
+        "note": state.note if state else None,
+    }
+
+
+def _view_ends(scene: Scene, line: SceneLine) -> dict[str, str]:
+    return {"source": scene.items[line.tail].id, "target": scene.items[line.head].id}
+
+
+def _view_words(line: SceneLine) -> dict[str, str]:
+    return {"label": line.label, "condition": line.condition}
+
+
+def from_view(view: Mapping[str, Any], *, title: str) -> Scene:
+    """The picture that `to_view` gave the values of."""
+    items = [_item_in_view(node) for node in view["nodes"]]
+    places = {item.id: place for place, item in enumerate(items)}
+
+    def line(drawn: Mapping[str, Any], label: str, condition: str, *, is_jump: bool) -> SceneLine:
+        return SceneLine(
+            places[drawn["source"]], places[drawn["target"]], label, condition, drawn["taken"], is_jump
+        )
+
+    edges = [line(edge, edge["label"], edge["condition"], is_jump=False) for edge in view["edges"]]
+    jumps = [line(jump, JUMP, "", is_jump=True) for jump in view["jumps"]]
+    start = None if view["start"] is None else places[view["start"]]
+    has_run = any(item.state is not None for item in items)
+    return Scene(one_line(title), items, [*edges, *jumps], start, Direction(view["rankdir"]), has_run)
+
+
+def _item_in_view(node: Mapping[str, Any]) -> Item:
+    state = None
+    if node["state"] is not None:
+        status = NodeStatus[node["state"].upper()]
+        state = NodeState(status, node["visits"], node["retries"], node["next"], node["note"])
+    return Item(node["id"], node["label"], node["kind"], node["shape"], state)

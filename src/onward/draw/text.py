@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from onward.draw.layout.measure import cells, cut, one_line
-from onward.draw.scene import Item, Line, Scene
+from onward.draw.geometry import cells, cut, one_line
+from onward.draw.scene import Item, Scene, SceneLine
 from onward.draw.states import NodeStatus
-from onward.draw.svg.palette import MARKS
+from onward.draw.svg import MARKS
 
 NAME_ROOM, NOTE_ROOM = 32, 200
 EXPLAINED = (NodeStatus.FAILED, NodeStatus.RETRYING, NodeStatus.INTERRUPTED)
@@ -71,7 +71,7 @@ def to_rows(scene: Scene, *, width: int | None = None, is_ascii: bool = False) -
     return [_fitted(_ascii(row) if is_ascii else row, width) for row in rows]
 
 
-def _falls_through(lines: Sequence[Line], below: int | None) -> bool:
+def _falls_through(lines: Sequence[SceneLine], below: int | None) -> bool:
     """Whether the only edge leads to the next line, so that no arrow is needed."""
     if len(lines) != 1:
         return False
@@ -113,7 +113,7 @@ def _note(item: Item) -> Iterator[Row]:
         yield [Span(f"    {cut(one_line(item.state.note), NOTE_ROOM)}", item.state.status.value)]
 
 
-def _arm(line: Line, target: str, room: int, is_up: bool, is_last: bool, signs: Signs) -> Row:
+def _arm(line: SceneLine, target: str, room: int, is_up: bool, is_last: bool, signs: Signs) -> Row:
     was_taken = bool(line.taken)
     if is_last:
         arrow = signs.last_taken if was_taken else signs.last

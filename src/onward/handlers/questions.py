@@ -14,9 +14,7 @@ from onward.model.gate import Choice, Decision, GateOpened
 from onward.model.result import excerpt
 from onward.model.run import Gate
 from onward.model.values import Seconds
-from onward.pipeline.gate.answers import meant
-from onward.pipeline.gate.choices import keys_of
-from onward.pipeline.gate.words import (
+from onward.pipeline.gate import (
     DEFAULT,
     FREEFORM,
     LABEL_CHARACTERS_MAX,
@@ -26,6 +24,8 @@ from onward.pipeline.gate.words import (
     TIMEOUT_RULES,
     YES_AND_NO,
     YES_NO,
+    keys_of,
+    meant,
 )
 
 TEXT_CHARACTERS_MAX = 10_000

@@ -15,7 +15,7 @@ import msgspec
 
 from onward.errors import ConditionError
 from onward.model.context import as_words
-from onward.pipeline.dot.source import unescaped
+from onward.pipeline.source import unescaped
 
 __all__ = ["Clause", "Condition", "ConditionError", "parse_condition", "resolver"]
 

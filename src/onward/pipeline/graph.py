@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
-from onward.pipeline.attributes import Attributes
-from onward.pipeline.cached import cached
 from onward.pipeline.condition import Condition, parse_condition
-from onward.pipeline.dot.source import Written
-from onward.pipeline.value import Duration, Value
+from onward.pipeline.source import Written
+from onward.pipeline.value import Attributes, Duration, Value
+
+T = TypeVar("T")
+
+
+class cached(Generic[T]):
+    """The value of the function, computed at first use and kept with the object, even a frozen one.
+
+    Like `functools.cached_property`, without the lock that it has for every value before Python 3.12: a large
+    graph has tens of thousands of values.
+    """
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self.function = function
+        self.name = ""
+        self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> cached[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type) -> cached[T] | T:
+        if instance is None:
+            return self
+        value = instance.__dict__[self.name] = self.function(instance)
+        return value
+
 
 __all__ = ["BUILT_IN_TYPES", "SHAPE_KINDS", "Duration", "Edge", "Graph", "Node", "Value"]
 

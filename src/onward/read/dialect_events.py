@@ -28,8 +28,7 @@ from onward.model.events import (
 )
 from onward.model.gate import GateDecided, GateOpened
 from onward.model.run import Frozen
-from onward.read.log.projection import Projection
-from onward.read.log.step import Step
+from onward.read.log import Projection, Step
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "PipelineStarted": ("name", "id"),

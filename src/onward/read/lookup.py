@@ -1,21 +1,27 @@
-"""Find a run by what a person typed, and read its log in pages; nothing is changed."""
+"""Find what a person typed (a run, its steps, a checkpoint), and read a log in pages.
+
+Nothing is changed. The checkpoints are told in two ways: all of them, each with the whole state at it, and
+where a fork can begin: the checkpoint before a step, and the newest ones.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
-from onward.errors import AmbiguousRun, RunNotFound
+from onward.errors import AmbiguousRun, InvalidInput, RunNotFound, StepNotFound
+from onward.machine.fold.apply import apply
 from onward.model.catalogue import CHECKPOINTS
-from onward.model.events import StepFinished
-from onward.model.ids import called
-from onward.model.run import RunStatus
-from onward.read.log.projection import Projection
-from onward.read.view import known_row
+from onward.model.events import Event, RunResumed, StepFinished
+from onward.model.ids import branch_of, called, is_in_step, node_of, place_of
+from onward.model.run import Run, RunStatus
+from onward.read.log import Projection, Step, step_of
+from onward.read.view import instant, known_row
 from onward.store.codec import unseal
 from onward.store.port.log import RunLog, StoredEvent
 from onward.store.port.runs import Listed, RunQuery, Runs
@@ -121,3 +127,131 @@ async def last_checkpoint(log: RunLog, run_id: str, head: int) -> StoredEvent | 
     async for record in newest_first(partial(log.read, run_id), head, CHECKPOINT_KINDS):
         return record
     return None
+
+
+def matching_steps(log: Projection, wanted: str) -> list[Step]:
+    """The steps that are meant, in the order in which they started: one by its id, or every visit of a node.
+
+    `test#2` is one step; `test` is every visit of the node, in whatever branch; `fan#1.a/test` every visit in
+    that branch.
+    """
+    return [step for id, step in log.steps.items() if is_meant(id, wanted)]
+
+
+def is_meant(step: str, wanted: str) -> bool:
+    """Whether a person who types `wanted` means this step: by its id, its node, or its place in a branch.
+
+    A question of a step is meant only by its id.
+    """
+    if is_in_step(step):
+        return wanted == step
+    at = place_of(step)
+    return wanted in (step, at, node_of(at))
+
+
+def get_steps(log: Projection, wanted: str) -> list[Step]:
+    """The same; StepNotFound if there is none."""
+    found = matching_steps(log, wanted)
+    if not found:
+        raise StepNotFound(wanted, list(log.steps))
+    return found
+
+
+NAMED_MAX = 10
+
+
+class _Beginnings(msgspec.Struct):
+    """For each step of a log, in order: the newest checkpoint when it began, or None if that does not lead
+    to it, because a person had the run continue there (`resume --from`)."""
+
+    newest: int = 0
+    moved_to: str | None = None
+    before: dict[str, int | None] = msgspec.field(default_factory=dict)
+
+    def apply(self, seq: int, event: Event) -> None:
+        step = step_of(event)
+        if step is not None and step not in self.before and not is_in_step(step):
+            is_led_to = self.moved_to != node_of(place_of(step))
+            self.before[step] = self.newest if is_led_to else None
+        if isinstance(event, RunResumed):
+            self.moved_to = event.from_node
+        if isinstance(event, CHECKPOINTS):
+            self.newest, self.moved_to = seq, None
+
+
+async def checkpoint_before(log: RunLog, run: Run, wanted: str) -> int:
+    """The last checkpoint before a step: the one with this id, or the last visit of the node.
+
+    A node that the run comes to next counts as well. StepNotFound if the run has not come to it.
+    """
+    found = _Beginnings()
+    async for page in log_pages(log, run.id):
+        for record in page:
+            found.apply(record.seq, unseal(record))
+    meant = [step for step in found.before if is_meant(step, wanted)]
+    if not meant:
+        if wanted in (branch.next_node for branch in run.branches.values()):
+            return found.newest
+        raise StepNotFound(wanted, list(found.before))
+    seq = found.before[meant[-1]]
+    if seq is None:
+        raise InvalidInput(
+            f"{meant[-1]} began because the run was resumed with --from, and no checkpoint of run {run.id} "
+            "leads to it; fork with --checkpoint SEQ --no-run, and resume the fork with --from."
+        )
+    return seq
+
+
+async def no_place_named(log: RunLog, run_id: str, head: int) -> InvalidInput:
+    """The refusal of a fork that does not say where it begins: it names the newest checkpoints."""
+    named = [text async for text in _newest(log, run_id, head)]
+    shown = named[:NAMED_MAX]
+    more = (
+        f", and older ones (`onward checkpoints {run_id}` lists them all)" if len(named) > NAMED_MAX else ""
+    )
+    return InvalidInput(
+        f"say where the fork of run {run_id} begins: --from STEP, or --checkpoint SEQ; "
+        f"it has the checkpoints {', '.join(shown)}{more}."
+    )
+
+
+async def _newest(log: RunLog, run_id: str, head: int) -> AsyncIterator[str]:
+    """The newest checkpoints in words, and one more than are named if there are more."""
+    left = NAMED_MAX
+    async for record in newest_first(partial(log.read, run_id), head, CHECKPOINT_KINDS):
+        event = unseal(record)
+        what = f"after {event.step}" if isinstance(event, StepFinished) else "its start"
+        yield f"{record.seq} ({what})"
+        left -= 1
+        if left < 0:
+            return
+
+
+async def read_checkpoints(log: RunLog, run_id: str) -> AsyncIterator[dict[str, Any]]:
+    """The checkpoints of a log in order, one at a time, because each has a whole context."""
+    run: Run | None = None
+    completed: list[str] = []
+    async for page in log_pages(log, run_id):
+        for record in page:
+            event = unseal(record)
+            run = apply(run, event, run_id=run_id, at_us=record.at_us, token=record.token)
+            if isinstance(event, StepFinished):
+                completed.append(event.node)
+            if isinstance(event, CHECKPOINTS):
+                yield _checkpoint(record, event, run, completed)
+
+
+def _checkpoint(record: StoredEvent, event: Event, run: Run, completed: Sequence[str]) -> dict[str, Any]:
+    branch = branch_of(event.step) if isinstance(event, StepFinished) else ""
+    return {
+        "seq": record.seq,
+        "at": instant(record.at_us),
+        **({"branch": branch} if branch else {}),
+        "current_node": event.node if isinstance(event, StepFinished) else None,
+        "next_node_id": run.branches[branch].next_node,
+        "completed_nodes": list(completed),
+        "context": run.branches[branch].context.plain(),
+        "retry_counters": run.retries.plain(),
+        "visited_outcomes": run.outcomes.plain(),
+        "reroute_count": run.reroutes,
+    }

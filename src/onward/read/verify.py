@@ -1,4 +1,8 @@
-"""Checks that a run's row and snapshot match its log, and that the log lost nothing acknowledged."""
+"""Checks that what is stored beside a log matches it, and that the log lost nothing acknowledged.
+
+That is its row, its snapshot, its gates, its reservations and its messages. The messages must have ended as
+their calls did, and their text must be complete and intact.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +17,126 @@ from onward.machine.fold.rows import MessagesSeen, note_message, run_row
 from onward.machine.fold.snapshot import decode_run
 from onward.machine.fold.steps import note_gates
 from onward.machine.lifecycle import IllegalEvent
-from onward.model.events import StepFinished
-from onward.model.row import GateRow
+from onward.model.call import CallFinished, CallLost, CallStarted
+from onward.model.chat import Chunk, ChunkKind, Message, joined_parts
+from onward.model.events import Event, StepFinished
+from onward.model.limits import NO_AMOUNTS, Amounts, amounts_of, used_amounts
+from onward.model.row import GateRow, MessageState
 from onward.model.run import FOLD_VERSION, Run
 from onward.read.lookup import PAGE
-from onward.read.reservations import ReservedAs, ReservedCall, compare_reservations, note_reservation
-from onward.read.verify_messages import verify_messages
 from onward.read.view import instant
 from onward.receipts import pages
 from onward.receipts.homes import Homes, Said
 from onward.receipts.names import CHECKPOINT
 from onward.store.codec import check_chain, unseal
-from onward.store.port.limits import Reservation
+from onward.store.port.limits import Reservation, ReservationState
 from onward.store.port.log import ORIGIN, Loaded, Position, RunLog, StoredEvent
+from onward.store.port.messages import READ_MAX, MessageQuery, Messages
 from onward.store.port.retention import Blobs
 from onward.store.port.store import Store
+
+
+class ReservedCall(NamedTuple):
+    """Which call it is: never another."""
+
+    step: str
+    call: str
+    number: int
+
+
+class ReservedAs(NamedTuple):
+    """What it reserved where, and what it was charged when it ended."""
+
+    scopes: tuple[str, ...]
+    reserved: Amounts
+    charged: Amounts = NO_AMOUNTS
+    is_estimated: bool = False
+    state: ReservationState = ReservationState.OPEN
+
+
+def note_reservation(reserved: dict[ReservedCall, ReservedAs], event: Event) -> None:
+    """Follow the calls that reserve something."""
+    if isinstance(event, CallStarted):
+        if event.reserved is not None:
+            scopes = tuple(sorted(set(event.reserved.scopes)))
+            key = ReservedCall(event.step, event.call, event.number)
+            reserved[key] = ReservedAs(scopes, amounts_of(event.reserved))
+    elif isinstance(event, CallFinished | CallLost):
+        key = ReservedCall(event.step, event.call, event.number)
+        begun = reserved.get(key)
+        if begun is not None and begun.state is ReservationState.OPEN:
+            reserved[key] = _settled(begun, event)
+
+
+def _settled(begun: ReservedAs, event: CallFinished | CallLost) -> ReservedAs:
+    settled = begun._replace(state=ReservationState.SETTLED)
+    if isinstance(event, CallLost) or event.is_cost_unknown:
+        return settled._replace(charged=begun.reserved, is_estimated=True)
+    return settled._replace(charged=used_amounts(event.usage, event.cost_micro, begun.reserved))
+
+
+def compare_reservations(
+    expected: Mapping[ReservedCall, ReservedAs], stored: Sequence[Reservation]
+) -> list[str]:
+    """The rows that are not what the log says. Calls of a fork's parent and of an imported log have none."""
+    return [
+        f"the reservation of call {row.call} (try {row.number}) of step {row.step} is not what the log says"
+        for row in stored
+        if expected.get(ReservedCall(row.step, row.call, row.number))
+        != (row.scopes, row.reserved, row.charged, row.is_estimated, row.state)
+    ]
+
+
+LISTED_ALL = 2**31 - 1
+
+
+async def verify_messages(messages: Messages, blobs: Blobs, run_id: str, expected: MessagesSeen) -> list[str]:
+    """What is wrong with the messages of these calls. One that streams may have ended since."""
+    if not expected:
+        return []
+    stored = {one.id: one for one in await messages.list(MessageQuery(run_id=run_id, limit=LISTED_ALL))}
+    problems: list[str] = []
+    for place, (name, state, text) in expected.items():
+        found = stored.get(name)
+        about = f"message {name} of call {place.call} of step {place.step}"
+        if found is None or (found.step, found.call, found.number) != place:
+            problems.append(f"{about} is missing")
+        elif state is not MessageState.STREAMING and found.state is not state:
+            problems.append(f"{about} is {found.state.value}, but the log says {state.value}")
+        elif text and found.content != text:
+            problems.append(f"{about}: its text is {found.content}, but its call names {text}")
+        elif found.state is not MessageState.STREAMING:
+            problems += [f"{about}: {why}" for why in await _verify_text(messages, blobs, found)]
+    return problems
+
+
+async def _verify_text(messages: Messages, blobs: Blobs, message: Message) -> list[str]:
+    if message.content is not None and await blobs.find(message.content) is None:
+        return [f"its content {message.content} is missing or damaged"]
+    chunks = await _chunks(messages, message)
+    if chunks is None:
+        return []  # it was tidied
+    is_whole = [chunk.index for chunk in chunks] == list(range(len(chunks))) and len(chunks) > 1
+    if not is_whole or chunks[0].kind is not ChunkKind.START or chunks[-1].kind is not ChunkKind.END:
+        return ["some of its chunks are missing"]
+    said = joined_parts((chunk.kind, chunk.text) for chunk in chunks)
+    if message.content is not None and await messages.content(message.id) != said:
+        return [f"its chunks are not the text that is sealed as {message.content}"]
+    return []
+
+
+async def _chunks(messages: Messages, message: Message) -> list[Chunk] | None:
+    """The chunks of a message that has ended; None if they are gone."""
+    found: list[Chunk] = []
+    cursor, last = message.first_position - 1, message.last_position or 0
+    while cursor < last and (page := await messages.read(message.chat, after=cursor, limit=READ_MAX)):
+        cursor = page[-1].position
+        own = [one for one in page if one.message == message.id]
+        if any(not isinstance(one, Chunk) for one in own):
+            return None
+        found += [one for one in own if isinstance(one, Chunk)]
+    return found
+
 
 TRIES_MAX = 5
 CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024

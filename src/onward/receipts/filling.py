@@ -12,7 +12,7 @@ from onward.model.gate import GateDecided
 from onward.model.ids import branch_of, node_of, place_of
 from onward.model.run import Simulation
 from onward.model.values import rfc3339
-from onward.read.log.step import Spent, Step, Try
+from onward.read.log import Step, StepUsage, Try
 from onward.receipts.names import ARTIFACTS, RESPONSE, artifact_name, attempt_path
 from onward.receipts.places import HANDOFFS, RECEIPTS, flow_name, step_file
 from onward.receipts.receipt import (
@@ -140,7 +140,7 @@ def _commits(setting: Setting, finished: StepFinished | None) -> Commits | None:
     return Commits(before=setting.commit, after=setting.commit if tree is None else tree.commit)
 
 
-def _with_calls(receipt: Receipt, spent: Spent, commits: Commits | None) -> Receipt:
+def _with_calls(receipt: Receipt, spent: StepUsage, commits: Commits | None) -> Receipt:
     """The receipt with what the recorded calls of its step came to."""
     tokens = Tokens(prompt=spent.input, completion=spent.output, total=spent.input + spent.output)
     used = Used(

@@ -16,8 +16,8 @@ from onward.errors import InvalidInput
 from onward.machine.definition import Definition
 from onward.machine.plan.route import has_edges
 from onward.model.ids import new_branch_id, step_id
+from onward.pipeline.branches import PARALLEL
 from onward.pipeline.graph import Graph
-from onward.pipeline.joins import PARALLEL
 from onward.receipts.folder import Folder
 from onward.receipts.reading import Committed, Finding, read_receipts
 from onward.receipts.receipt import Receipt

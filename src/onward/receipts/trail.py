@@ -25,7 +25,7 @@ from onward.model.events import (
 from onward.model.gate import GateDecided, GateWithdrawn
 from onward.model.ids import branch_of, is_in_step
 from onward.model.run import Simulation, simulation_of
-from onward.read.log.projection import Projection
+from onward.read.log import Projection
 from onward.receipts.filling import Ending, Leaving, Setting, decision, leaving, status_of
 
 

@@ -55,8 +55,7 @@ async def _registry(settings: Settings, app: Onward | None, *, makes: bool) -> A
     from onward.engine.control.sources import Sources
     from onward.engine.registry.pipelines import Registry
     from onward.pipeline.graph import BUILT_IN_TYPES
-    from onward.pipeline.rules.check import RULES
-    from onward.pipeline.rules.secrets import secret_rule
+    from onward.pipeline.rules.check import RULES, secret_rule
 
     async with opened(settings.db if app is None else app.store, makes=makes) as store:
         if app is not None:

@@ -21,8 +21,7 @@ from onward.model.context import check_given, copied
 from onward.model.events import RunForked
 from onward.model.ids import check_run_id
 from onward.model.values import EVENT
-from onward.read.fork_points import checkpoint_before, no_place_named
-from onward.read.lookup import CHECKPOINT_KINDS
+from onward.read.lookup import CHECKPOINT_KINDS, checkpoint_before, no_place_named
 from onward.store.port.log import RunLog
 
 

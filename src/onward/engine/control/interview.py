@@ -11,8 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from onward.errors import InvalidInput
 from onward.model.gate import Answer
 from onward.model.run import Gate, Run
-from onward.pipeline.gate.answers import approving
-from onward.pipeline.gate.words import FREEFORM
+from onward.pipeline.gate import FREEFORM, approving
 
 _logger = logging.getLogger("onward")
 Said = Answer | str | bool | None

@@ -14,10 +14,9 @@ from onward.model.ids import node_of
 from onward.model.run import Run
 from onward.model.values import Variables
 from onward.pipeline.build import Pipeline, Transform, build, changed_nodes
-from onward.pipeline.dot.reader import decode
-from onward.pipeline.dot.source import SOURCE_BYTES_MAX
 from onward.pipeline.rules.check import RULES, Rule
-from onward.pipeline.rules.words.vocabulary import is_near
+from onward.pipeline.source import SOURCE_BYTES_MAX, decode
+from onward.pipeline.vocabulary import is_near
 from onward.store.port.retention import Blobs
 
 STORED_MAX = 64

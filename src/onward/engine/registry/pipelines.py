@@ -12,7 +12,7 @@ from onward.errors import InvalidInput, PipelineNotFound
 from onward.model.ids import Wanted
 from onward.model.values import Variables
 from onward.pipeline.build import Pipeline
-from onward.pipeline.rules.registered import REGISTERED
+from onward.pipeline.rules.check import REGISTERED
 from onward.store.port.retention import RegisteredPipeline, RegisteredVersion
 from onward.store.port.store import Store
 

@@ -19,9 +19,9 @@ from onward.model.events import IN_PLACE, RunClaimed, StepStarted, branch_name
 from onward.model.ids import branch_of, idempotency_key
 from onward.model.result import Left, LeftEffect, LeftFile
 from onward.model.run import OpenStep, Run
-from onward.pipeline.dot.reader import parse
-from onward.read.calls import CallSeen, read_calls
+from onward.pipeline.dot import parse
 from onward.read.lookup import newest_first
+from onward.read.step import CallSeen, read_calls
 from onward.read.view import instant
 from onward.receipts.folder import Folder
 from onward.receipts.looking import Seen, changed_since, files_named, files_of_attempt

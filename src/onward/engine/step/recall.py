@@ -9,8 +9,7 @@ from onward.model.events import StepStarted
 from onward.model.ids import branch_of
 from onward.pipeline.graph import Graph
 from onward.pipeline.rules.attributes import DEFAULT_FIDELITY, FIDELITIES
-from onward.read.past import past_of
-from onward.read.preamble import STYLES, preamble
+from onward.read.past import STYLES, past_of, preamble
 from onward.store.codec import unseal
 
 # A bounded end: a preamble is short, and its cost must not grow with the run's age.

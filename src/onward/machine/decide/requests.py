@@ -39,8 +39,7 @@ from onward.model.events import (
 from onward.model.gate import Answer, Choice, GateDecided, GateWithdrawn, Verdict
 from onward.model.ids import called, is_in_step
 from onward.model.run import AttemptState, Gate, Run, RunStatus
-from onward.pipeline.gate.answers import approving, meant, rejecting
-from onward.pipeline.gate.words import APPROVING, DEFAULT, FREEFORM, NONE, REJECT
+from onward.pipeline.gate import APPROVING, DEFAULT, FREEFORM, NONE, REJECT, approving, meant, rejecting
 
 
 class HolderView(msgspec.Struct, frozen=True):

@@ -55,8 +55,8 @@ from onward.model.events import (
 )
 from onward.model.ids import child_run_id, derived_run_id, place, step_id
 from onward.model.run import AttemptState, Branch, Frozen, OpenStep, Run
+from onward.pipeline.branches import FAN_IN, PARALLEL
 from onward.pipeline.graph import Edge, Graph, Node
-from onward.pipeline.joins import FAN_IN, PARALLEL
 from onward.pipeline.rules.attributes import DEFAULT_FIDELITY, FIDELITIES
 
 SUCCEEDED = Outcome(status=StepStatus.SUCCESS)

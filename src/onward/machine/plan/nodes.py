@@ -41,8 +41,7 @@ from onward.model.ids import new_branch_id
 from onward.model.result import Result, excerpt, log_lines
 from onward.model.run import Branch, Gate, Run
 from onward.pipeline.condition import resolver
-from onward.pipeline.gate.choices import Find, Words, edge_of
-from onward.pipeline.gate.questions import question_of
+from onward.pipeline.gate import Find, Words, edge_of, question_of
 from onward.pipeline.graph import Edge, Graph, Node
 
 SELECTED, LABEL, TEXT, DATA = "human.gate.selected", "human.gate.label", "human.gate.text", "human.gate.data"

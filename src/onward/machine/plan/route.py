@@ -18,11 +18,11 @@ from onward.model.context import CONTEXT_PREFIX, OUTCOME, FrozenMap, as_seen
 from onward.model.events import Outcome, StepStatus, Transition
 from onward.model.ids import node_of, place, step_id
 from onward.model.run import Branch, Run
-from onward.pipeline.chats import REQUIRED, as_requirement
+from onward.pipeline.branches import PARALLEL
 from onward.pipeline.condition import Clause, Resolve, resolver
 from onward.pipeline.edges import Selection, failure_target, rank, select_edge, true_condition_edge
 from onward.pipeline.graph import Edge, Graph, Node
-from onward.pipeline.joins import PARALLEL
+from onward.pipeline.vocabulary import REQUIRED, as_requirement
 
 MET = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value)
 

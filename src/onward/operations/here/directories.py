@@ -39,10 +39,8 @@ from onward.operations.here.requests import CollectRuns, ReadLogs, VerifyRuns, W
 from onward.operations.local.lists import LocalLists
 from onward.operations.local.look import has_stopped
 from onward.operations.requests import ALL, ListRuns
-from onward.read.find_step import get_steps, matching_steps
-from onward.read.log.projection import Projection
-from onward.read.log.step import Step
-from onward.read.lookup import find_run, log_pages
+from onward.read.log import Projection, Step
+from onward.read.lookup import find_run, get_steps, log_pages, matching_steps
 from onward.read.verify import verify_run
 from onward.receipts.entry import closing
 from onward.receipts.folder import Folder

@@ -14,10 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from onward.clock import Clock
-from onward.draw.scene import make_scene
-from onward.draw.states import states_of
-from onward.draw.trace import Trace
-from onward.draw.view import to_view
+from onward.draw.scene import make_scene, to_view
+from onward.draw.states import Trace, states_of
 from onward.engine.control.limits import still_held
 from onward.engine.control.sources import Sources
 from onward.engine.log.journal import Journal
@@ -55,15 +53,28 @@ from onward.operations.requests import (
     ShowRun,
     ShowStep,
 )
-from onward.read.calls import read_calls
-from onward.read.checkpoints import read_checkpoints
 from onward.read.dialect_events import Translator
-from onward.read.find_step import get_steps, is_meant
-from onward.read.log.step import Claim
-from onward.read.lookup import completed_of, find_run, log_pages, read_projection
-from onward.read.one_step import read_history
-from onward.read.steps import state_of, view_steps
-from onward.read.view import instant, known_row, view_event, view_limit, view_row, view_run
+from onward.read.log import Claim
+from onward.read.lookup import (
+    completed_of,
+    find_run,
+    get_steps,
+    is_meant,
+    log_pages,
+    read_checkpoints,
+    read_projection,
+)
+from onward.read.step import read_calls, read_history
+from onward.read.view import (
+    instant,
+    known_row,
+    state_of,
+    view_event,
+    view_limit,
+    view_row,
+    view_run,
+    view_steps,
+)
 from onward.store.codec import unseal
 from onward.store.port.log import RunLog, StoredEvent
 from onward.store.port.store import Store

@@ -34,11 +34,9 @@ from onward.operations.replies.steps import (
     StepProgress,
 )
 from onward.pipeline.graph import Node
-from onward.read.calls import LOST, OPEN, CallSeen, read_calls
-from onward.read.log.step import Claim, Step, Try
-from onward.read.one_step import StepHistory
-from onward.read.steps import view_output, view_step
-from onward.read.view import instant
+from onward.read.log import Claim, Step, Try
+from onward.read.step import LOST, OPEN, CallSeen, StepHistory, read_calls
+from onward.read.view import instant, view_output, view_step
 from onward.receipts.entry import closing
 from onward.receipts.folder import Folder
 from onward.receipts.names import OUTPUT_ENDING, PROMPT, Path, attempt_path

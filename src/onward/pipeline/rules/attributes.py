@@ -8,20 +8,11 @@ from itertools import chain
 from typing import Any
 
 from onward.errors import ConditionError, StylesheetError
-from onward.pipeline.chats import (
-    ON_MESSAGE,
-    ON_MESSAGE_RULES,
-    REQUIRED,
-    WHILE_RUNNING,
-    WHILE_RUNNING_RULES,
-    as_requirement,
-)
+from onward.pipeline.branches import FAN_IN
 from onward.pipeline.condition import Condition, parse_condition
-from onward.pipeline.gate.questions import as_question_type, as_timeout_rule
+from onward.pipeline.gate import as_question_type, as_timeout_rule
 from onward.pipeline.graph import BUILT_IN_TYPES, DEFAULT_KIND, Edge, Graph, Node
-from onward.pipeline.joins import FAN_IN
 from onward.pipeline.rules.rule import Problem, Subject, about, owner_of
-from onward.pipeline.rules.words.vocabulary import meant
 from onward.pipeline.stylesheet import parse_stylesheet
 from onward.pipeline.value import (
     Value,
@@ -34,6 +25,15 @@ from onward.pipeline.value import (
     as_positive_s,
     as_text,
     shown,
+)
+from onward.pipeline.vocabulary import (
+    ON_MESSAGE,
+    ON_MESSAGE_RULES,
+    REQUIRED,
+    WHILE_RUNNING,
+    WHILE_RUNNING_RULES,
+    as_requirement,
+    meant,
 )
 
 FIDELITIES = ("full", "truncate", "compact", "summary:low", "summary:medium", "summary:high")

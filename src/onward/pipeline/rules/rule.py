@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator
 import msgspec
 
 from onward.model.values import Variables
-from onward.pipeline.diagnostic import Diagnostic, Severity
 from onward.pipeline.graph import Edge, Graph, Node
+from onward.pipeline.source import Diagnostic, Severity
 
 
 class Problem(msgspec.Struct, frozen=True):

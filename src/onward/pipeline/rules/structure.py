@@ -1,11 +1,19 @@
-"""Rules about how nodes and edges are connected."""
+"""Rules about how nodes and edges are connected: where a run begins, ends, branches and joins.
+
+A branch cannot end its run, or open the fan-out that it came from. The planner refuses both when a run gets
+there, which may be hours later. Here they are errors if only those branches can get there, and warnings if
+others can too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
+from msgspec.structs import replace
+
 from onward.model.limits import NAME_CHARACTERS_MAX
+from onward.pipeline.branches import FAN_IN, PARALLEL, Branches, BranchReach, Hop, branches_of, joins
 from onward.pipeline.graph import Graph, Node
 from onward.pipeline.rules.rule import Problem, Subject, about, owner_of
 
@@ -121,3 +129,199 @@ def _similar(name: str, names: Collection[str]) -> str | None:
         return None
     matches = get_close_matches(name, names, n=1)
     return f"did you mean {matches[0]!r}?" if matches else None
+
+
+NAMES_SHOWN_MAX = 5
+_STARTS = ("start", "begin", "entry")
+_EXITS = ("exit", "end", "done", "finish", "finished", "stop")
+
+
+def start_node(subject: Subject) -> Iterator[Problem]:
+    """V1: exactly one start."""
+    graph = subject.graph
+    if not graph.starts:
+        fix = _meant(graph, "Mdiamond", _STARTS) or "give one node shape=Mdiamond, or name it 'start'"
+        yield about(graph, "the pipeline has no start node", fix=fix)
+    yield from _too_many(graph, "start", graph.starts)
+
+
+def terminal_node(subject: Subject) -> Iterator[Problem]:
+    """V2: exactly one exit."""
+    graph = subject.graph
+    if not graph.exits:
+        fix = _meant(graph, "Msquare", _EXITS) or _last(graph)
+        yield about(graph, "the pipeline has no exit node", fix=fix)
+    yield from _too_many(graph, "exit", graph.exits)
+
+
+def _meant(graph: Graph, shape: str, names: Sequence[str]) -> str:
+    """Advice that names the nodes whose shape or name nearly says it."""
+    nodes = graph.nodes.values()
+    found = [node.id for node in nodes if node.shape.lower() == shape.lower()]
+    found = found or [node.id for node in nodes if node.id.lower() in names]
+    if not found:
+        return ""
+    one = repr(found[0]) if len(found) == 1 else f"one of {listed([repr(name) for name in found])}"
+    return f"did you mean {one}? Write {found[0]} [shape={shape}]"
+
+
+def _last(graph: Graph) -> str:
+    """Advice that names the nodes after which a run could end."""
+    last = [node_id for node_id in graph.nodes if not graph.outgoing(node_id)]
+    if not last or len(graph.nodes) == 1:
+        return "give one node shape=Msquare, or name it 'exit'"
+    names = listed([repr(name) for name in last])
+    return f"no edge leaves {names}: write exit [shape=Msquare] and {last[0]} -> exit"
+
+
+def _too_many(graph: Graph, role: str, claimants: Sequence[str]) -> Iterator[Problem]:
+    # A node with type=exit ends the run even beside one that has the shape.
+    typed: list[Node] = [node for node in graph.nodes.values() if node.type == role]
+    found = tuple(dict.fromkeys((*claimants, *(node.id for node in typed))))
+    if len(found) > 1:
+        message = f"the pipeline has {len(found)} {role} nodes: {listed(found)}"
+        yield about(graph.nodes[found[1]], message, fix="keep exactly one")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Some names for a message, and how many more there are."""
+    more = len(names) - NAMES_SHOWN_MAX
+    return ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def exit_reachable(subject: Subject) -> Iterator[Problem]:
+    """Every node leads to the exit, to a dead end, or to an edge that starts the run anew.
+
+    The rule dead_end reports dead ends, and jumps to retry targets count as ways.
+    """
+    graph = subject.graph
+    if graph.start_id is None or graph.exit_id is None:
+        return
+    ends = {node_id for node_id in graph.nodes if not graph.outgoing(node_id)}
+    ends |= {edge.source for edge in graph.restarts}
+    ending = _leading_to(graph, ends)
+    caught = [node_id for node_id in graph.nodes if node_id in graph.reachable and node_id not in ending]
+    if caught:
+        names = listed([repr(node_id) for node_id in caught])
+        message = f"no edge leads from {names} to the exit: a run that gets there cannot finish"
+        fix = f"add an edge with a condition, for example {caught[0]} -> {graph.exit_id}"
+        yield about(graph.nodes[caught[0]], message, fix=fix)
+
+
+def _leading_to(graph: Graph, ends: set[str]) -> set[str]:
+    """The nodes from which one of the ends can be reached, by edges and by retry targets."""
+    jumps: dict[str, list[str]] = {}
+    for node in graph.nodes.values():
+        for target in (node.retry_target, node.fallback_retry_target):
+            if target:
+                jumps.setdefault(target, []).append(node.id)
+    found, ahead = set(ends), list(ends)
+    while ahead:
+        node_id = ahead.pop()
+        before = {edge.source for edge in graph.incoming(node_id)}.union(jumps.get(node_id, ())) - found
+        ahead += before
+        found |= before
+    return found
+
+
+MANAGER = "stack.manager_loop"
+CHILD = "stack.child_dotfile"
+
+
+def parallel_join(subject: Subject) -> Iterator[Problem]:
+    """A parallel node has branches, and they meet at a fan-in."""
+    graph = subject.graph
+    fix = "route all branches to one node with shape=tripleoctagon"
+    for node_id, join in joins(graph).items():
+        node = graph.nodes[node_id]
+        if not graph.outgoing(node_id):
+            yield about(node, f"parallel node {node_id!r} has no branches", fix="add an edge for each branch")
+        elif join is None:
+            message = f"no common end was found for the branches of parallel node {node_id!r}"
+            yield about(node, message, fix=fix)
+        elif join == graph.exit_id:
+            message = f"the branches of parallel node {node_id!r} share no fan-in; they end at the exit"
+            yield about(node, message, fix=fix)
+
+
+def fan_in_has_parallel(subject: Subject) -> Iterator[Problem]:
+    """A parallel node leads to every fan-in."""
+    graph = subject.graph
+    fan_ins = [node for node in graph.nodes.values() if node.kind == FAN_IN]
+    parallels = [node.id for node in graph.nodes.values() if node.kind == PARALLEL]
+    reached = graph.after(parallels) if fan_ins else set()
+    for node in fan_ins:
+        if node.id not in reached:
+            message = f"no parallel node leads to fan-in {node.id!r}; it has nothing to join"
+            yield about(node, message, fix="add a node with shape=component before it, or use another shape")
+
+
+def manager_loop_child(subject: Subject) -> Iterator[Problem]:
+    """A manager loop names the pipeline that it manages."""
+    graph = subject.graph
+    for node in graph.nodes.values():
+        if node.kind == MANAGER and not (node.text(CHILD) or graph.text(CHILD)):
+            message = f"manager loop {node.id!r} has no pipeline to manage"
+            yield about(node, message, fix=f'write graph [{CHILD}="child.dot"]')
+
+
+ROUTE_SHOWN_MAX = 8
+ROUTE_LOOKED_MAX = 50
+"""How far back to look for the hop that only the branch can take."""
+
+
+def branch_restart(subject: Subject) -> Iterator[Problem]:
+    """No branch takes an edge with `loop_restart`: a branch cannot end its run."""
+    graph = subject.graph
+    branches = branches_of(graph) if graph.restarts else None
+    for hop in map(Hop.by, graph.restarts):
+        takers = list(branches.taking(hop)) if branches else []
+        branch = next((branch for branch in takers if branch.fan_out is not None), None)
+        if branch is None or hop.edge is None:
+            continue
+        ends_the_branch = hop.target in (branch.join, graph.exit_id)
+        what = "ends only that branch" if ends_the_branch else "cannot end the run"
+        where = f"is inside a branch of {branch.fan_out!r}"
+        message = f"the loop_restart edge {hop.source} -> {hop.target} {where} and {what}"
+        problem = about(hop.edge, message, key="loop_restart", fix="restart after the fan-in")
+        yield replace(problem, only_possible=ends_the_branch or takers[0] is not branch)
+
+
+def fan_out_in_itself(subject: Subject) -> Iterator[Problem]:
+    """No branch leads back to its own fan-out, which would open branches without end."""
+    graph = subject.graph
+    if not any(node.kind == PARALLEL for node in graph.nodes.values()):
+        return
+    branches = branches_of(graph)
+    if branches is None:
+        return
+    knots = branches.knots()
+    for branch in branches.of_fan_outs.values():
+        for hop in branch.hops:
+            if hop.target in branches.of_fan_outs and _comes_back(branches, knots, branch, hop):
+                yield _back(subject, branches, branch, hop)
+
+
+def _comes_back(branches: Branches, knots: Mapping[str, int], branch: BranchReach, hop: Hop) -> bool:
+    """Whether the branch can be inside the fan-out that it reaches."""
+    assert branch.fan_out is not None
+    if hop.target == branch.fan_out:
+        return True
+    is_mutual = knots[hop.target] == knots[branch.fan_out]
+    return is_mutual and hop.target in branches.opened_without(branch.fan_out)
+
+
+def _back(subject: Subject, branches: Branches, branch: BranchReach, hop: Hop) -> Problem:
+    """The problem, at the last hop that only the branch can take."""
+    route = branch.route_to(hop)
+    outside = branches.opened_without(hop.target)
+    own = (
+        each for each in reversed(route[1:][-ROUTE_LOOKED_MAX:]) if not branches.is_taken_in(outside, each)
+    )
+    culprit = next(own, hop)
+    names = [route[0].source, *(each.target for each in route)]
+    shown = names if len(names) <= ROUTE_SHOWN_MAX else [*names[:3], "...", *names[-3:]]
+    message = f"a branch of {hop.target!r} leads back to it: {' -> '.join(shown)}"
+    owner = culprit.edge or subject.graph.nodes[culprit.source]
+    problem = about(owner, message, key=culprit.key or None, fix="route it to the fan-in or to another node")
+    return replace(problem, only_possible=branches.is_taken_in(outside, hop))

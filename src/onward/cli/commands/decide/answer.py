@@ -19,7 +19,7 @@ from onward.model.gate import Verdict
 from onward.model.ids import called
 from onward.operations.replies.runs import GateListed, RunState
 from onward.operations.requests import ALL, AnswerGate, GetRun, ListGates
-from onward.pipeline.gate.words import FREEFORM
+from onward.pipeline.gate import FREEFORM
 
 
 async def answer(

@@ -15,7 +15,7 @@ from onward.errors import InvalidInput
 from onward.machine.decide.requests import decision
 from onward.model.gate import Answer
 from onward.model.run import Gate, Run
-from onward.pipeline.gate.words import FREEFORM
+from onward.pipeline.gate import FREEFORM
 from onward.read.view import view_gate
 
 CHUNK = 4096

@@ -13,9 +13,8 @@ from onward.cli.opening.looking import look_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
 from onward.cli.print.picture import can_print, print_rows, write_svg
-from onward.draw.scene import Scene, make_scene
-from onward.draw.svg.page import to_svg
-from onward.draw.view import from_view, to_view
+from onward.draw.scene import Scene, from_view, make_scene, to_view
+from onward.draw.svg import to_svg
 from onward.errors import InvalidInput, NoDatabase, Refused, RunNotFound
 from onward.model.ids import called
 from onward.operations.replies.steps import Drawing

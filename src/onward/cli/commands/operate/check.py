@@ -22,7 +22,7 @@ from onward.operations.here.database import check_installation
 from onward.operations.here.directories import verify_runs
 from onward.operations.here.replies import RunVerified
 from onward.operations.here.requests import VerifyRuns
-from onward.pipeline.diagnostic import Diagnostic, Severity
+from onward.pipeline.source import Diagnostic, Severity
 
 
 async def validate(

@@ -10,10 +10,8 @@ from typing import NoReturn
 
 import msgspec
 
-from onward.pipeline.diagnostic import Diagnostic, Severity
-from onward.pipeline.dot.lexer import Token
-from onward.pipeline.dot.source import Source, Written
 from onward.pipeline.graph import Edge, Graph, Node
+from onward.pipeline.source import Diagnostic, Severity, Source, Token, Written
 from onward.pipeline.value import Value, as_text
 
 NODES_MAX = 5_000
@@ -48,7 +46,7 @@ class Block(msgspec.Struct, frozen=True):
 EMPTY = Block()
 
 
-class Scope(msgspec.Struct):
+class DraftScope(msgspec.Struct):
     """What applies between one pair of braces: defaults, its own attributes, the nodes declared inside."""
 
     node: Block = EMPTY
@@ -70,7 +68,7 @@ class Draft:
         self.source = source
         self.errors: list[Diagnostic] = []
         self.warnings: list[Diagnostic] = []
-        self.scopes = [Scope()]
+        self.scopes = [DraftScope()]
         self._nodes: dict[str, _Declared] = {}
         self._edges: list[Edge] = []
 
@@ -95,7 +93,7 @@ class Draft:
     def open_scope(self) -> None:
         """Enter a subgraph: the outer defaults apply until the inner ones override them."""
         outer = self.scopes[-1]
-        self.scopes.append(Scope(outer.node, outer.edge))
+        self.scopes.append(DraftScope(outer.node, outer.edge))
 
     def close_scope(self) -> None:
         """Leave a subgraph: its label becomes a class of every node declared inside."""

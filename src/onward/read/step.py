@@ -1,15 +1,81 @@
-"""The calls inside steps, as a log tells of them."""
+"""One step of a run in full: what it got, what came of it, what it changed, and the calls inside it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 from msgspec.structs import replace
 
+from onward.machine.fold.apply import apply
 from onward.model.call import CallFinished, CallLost, CallStarted, Reserved, Usage
-from onward.model.run import Frozen
+from onward.model.events import StepFinished, StepStarted
+from onward.model.ids import branch_of, step_of_gate
+from onward.model.run import Frozen, Run
+from onward.read.log import step_of
+from onward.read.lookup import log_pages
 from onward.store.codec import unseal
 from onward.store.port.log import TAIL_MAX, RunLog
 
-KINDS = frozenset(kind.__name__ for kind in (CallStarted, CallFinished, CallLost))
+Context = Mapping[str, Any]
+
+
+class StepHistory(msgspec.Struct):
+    """What the log says about one step, besides its projection.
+
+    `before` is the context of its branch when it started, `after` the one that its outcome left.
+    `recorded_in` is the run that recorded each try: a fork shares the steps of its parent. `pipeline_hash` is
+    the definition that the last event of the step had.
+    """
+
+    before: Context = msgspec.field(default_factory=dict)
+    after: Context | None = None
+    finished: StepFinished | None = None
+    recorded_in: list[str] = msgspec.field(default_factory=list)
+    pipeline_hash: str = ""
+
+    @property
+    def changed(self) -> list[str]:
+        """The context values that the step set, changed or removed."""
+        after = self.after
+        if after is None:
+            return []
+        keys = {*self.before, *after}
+        return sorted(
+            key
+            for key in keys
+            if key not in self.before or key not in after or self.before[key] != after[key]
+        )
+
+
+async def read_history(log: RunLog, run_id: str, step: str) -> StepHistory:
+    """Fold the log as far as the step needs; the step must have started."""
+    found, run, branch = StepHistory(), None, branch_of(step_of_gate(step))
+    is_seen = False
+    async for page in log_pages(log, run_id):
+        for record in page:
+            event = unseal(record)
+            is_about = step_of(event) == step
+            if is_about and not is_seen:
+                is_seen = True
+                found.before = _context(run, branch)
+            run = apply(run, event, run_id=run_id, at_us=record.at_us, token=record.token)
+            if not is_about:
+                continue
+            found.pipeline_hash = run.pipeline_hash
+            if isinstance(event, StepStarted):
+                found.recorded_in.append(record.run_id)
+            elif isinstance(event, StepFinished):
+                found.finished, found.after = event, _context(run, branch)
+    return found
+
+
+def _context(run: Run | None, branch: str) -> Context:
+    return run.branches[branch].context.plain() if run is not None and branch in run.branches else {}
+
+
+CALL_KINDS = frozenset(kind.__name__ for kind in (CallStarted, CallFinished, CallLost))
 OPEN, LOST = "open", "lost"
 
 
@@ -51,15 +117,15 @@ async def read_calls(log: RunLog, run_id: str, *, after: int = 0, step: str | No
     while page := await log.read(run_id, after=after, limit=TAIL_MAX):
         after = page[-1].seq
         for record in page:
-            if record.kind in KINDS:
+            if record.kind in CALL_KINDS:
                 event = unseal(record)
                 assert isinstance(event, CallStarted | CallFinished | CallLost)
                 if step is None or event.step == step:
-                    _note(seen, event, record.at_us)
+                    _note_call(seen, event, record.at_us)
     return list(seen.values())
 
 
-def _note(
+def _note_call(
     seen: dict[tuple[str, str, int], CallSeen], event: CallStarted | CallFinished | CallLost, at_us: int
 ) -> None:
     key = (event.step, event.call, event.number)
@@ -91,7 +157,7 @@ def _note(
                 attempt=event.attempt,
                 about=event.about,
             )
-            seen[key] = _finished(known, event, at_us)
+            seen[key] = _finished_call(known, event, at_us)
         case CallLost():
             known = seen[key]
             seen[key] = replace(
@@ -99,7 +165,7 @@ def _note(
             )
 
 
-def _finished(known: CallSeen, event: CallFinished, at_us: int) -> CallSeen:
+def _finished_call(known: CallSeen, event: CallFinished, at_us: int) -> CallSeen:
     return replace(
         known,
         state=event.status.value,

@@ -1,1 +1,0 @@
-"""Where everything in a picture goes. Begin with `lay_out`."""

@@ -1,0 +1,455 @@
+"""A picture as SVG: one self-contained file without scripts, which says in words what its colours say.
+
+Begin with `to_svg`. There are colours for light and dark mode, and a mark for every state, so that no state
+shows by colour alone. A node has an outline, a label, and its state by mark, word and colour. A line runs
+from outline to outline, with an arrow and a caption; edges that were taken are heavy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import NamedTuple
+
+import msgspec
+
+from onward.draw.geometry import (
+    RING,
+    TAB,
+    Box,
+    Curve,
+    Layout,
+    LayoutLine,
+    Outline,
+    Point,
+    Route,
+    Size,
+    cut,
+    inner,
+    meeting,
+    octagon,
+    one_line,
+    outline,
+    size_around,
+    strokes,
+    tame,
+    text_middle,
+    width_of,
+    wrap,
+)
+from onward.draw.layout import lay_out
+from onward.draw.scene import Item, Scene, SceneLine
+from onward.draw.states import NodeStatus
+
+
+class Tint(NamedTuple):
+    """The colours of a box: its inside, its outline, and its small words."""
+
+    fill: str
+    stroke: str
+    words: str
+
+
+class Mark(NamedTuple):
+    """A sign for a state: on a terminal, on one without Unicode, and drawn around the origin."""
+
+    sign: str
+    plain: str
+    drawing: str
+
+
+LIGHT: Mapping[NodeStatus, Tint] = {
+    NodeStatus.RUNNING: Tint("#ddf0ff", "#0969da", "#0550ae"),
+    NodeStatus.WAITING: Tint("#fff4c9", "#b07d00", "#7a5200"),
+    NodeStatus.RETRYING: Tint("#ffe9d6", "#cf5b0a", "#993c00"),
+    NodeStatus.FAILED: Tint("#ffe5e4", "#cf222e", "#a40e26"),
+    NodeStatus.INTERRUPTED: Tint("#f2e9ff", "#8250df", "#6639ba"),
+    NodeStatus.PARTIAL: Tint("#eef6cf", "#6b7f00", "#505f00"),
+    NodeStatus.SKIPPED: Tint("#eef1f5", "#7d8794", "#57606a"),
+    NodeStatus.SUCCEEDED: Tint("#dcf6e3", "#1a7f37", "#116329"),
+    NodeStatus.NOT_REACHED: Tint("#ffffff", "#a9b2bd", "#5f6873"),
+}
+DARK: Mapping[NodeStatus, Tint] = {
+    NodeStatus.RUNNING: Tint("#0e2f57", "#4c9bff", "#8fc3ff"),
+    NodeStatus.WAITING: Tint("#3d2e00", "#d8a40c", "#f0c94b"),
+    NodeStatus.RETRYING: Tint("#45240a", "#f0883e", "#ffb37a"),
+    NodeStatus.FAILED: Tint("#4a1518", "#f85149", "#ff9d96"),
+    NodeStatus.INTERRUPTED: Tint("#33205c", "#a778f5", "#cdb0ff"),
+    NodeStatus.PARTIAL: Tint("#2f3608", "#a3b82a", "#cbdc63"),
+    NodeStatus.SKIPPED: Tint("#22272e", "#7d8590", "#a5adb8"),
+    NodeStatus.SUCCEEDED: Tint("#123a20", "#3fb950", "#7ddf8e"),
+    NodeStatus.NOT_REACHED: Tint("#161b22", "#59626d", "#98a2ad"),
+}
+MARKS: Mapping[NodeStatus, Mark] = {
+    NodeStatus.RUNNING: Mark("●", "*", '<circle class="on" r="4.2"/>'),
+    NodeStatus.WAITING: Mark("?", "?", '<path d="M-2.8-2.2a2.8 2.6 0 1 1 4.4 2.1q-1.6 1-1.6 2.2M0 4.6v.3"/>'),
+    NodeStatus.RETRYING: Mark("↻", "~", '<path d="M3.6 1.6A4 4 0 1 1 3-2.7M3.6-4.8v2.6H1"/>'),
+    NodeStatus.FAILED: Mark("✗", "x", '<path d="M-3.4-3.4 3.4 3.4M3.4-3.4-3.4 3.4"/>'),
+    NodeStatus.INTERRUPTED: Mark("!", "!", '<path d="M0-4.6V1M0 4.3v.3"/>'),
+    NodeStatus.PARTIAL: Mark("◐", "%", '<circle r="4"/><path class="on" d="M0-4A4 4 0 0 0 0 4z"/>'),
+    NodeStatus.SKIPPED: Mark("»", ">", '<path d="M-4-3.4-.6 0-4 3.4M.6-3.4 4 0 .6 3.4"/>'),
+    NodeStatus.SUCCEEDED: Mark("✓", "+", '<path d="M-4 .4-1.2 3.2 4-3.2"/>'),
+    NodeStatus.NOT_REACHED: Mark("·", ".", '<circle r="3"/>'),
+}
+NAMES: Mapping[NodeStatus, str] = {status: status.value.replace(" ", "-") for status in NodeStatus}
+"""The class of a state in the style sheet."""
+
+_BASE = """\
+.onward text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
+.onward .label{font-size:13px;font-weight:600}
+.onward .small,.onward .caption{font-size:11px}
+.onward .heading{font-size:15px;font-weight:600}
+.onward .condition{font-style:italic}
+.onward .middle{text-anchor:middle}
+.onward .shape{stroke-width:1.5;stroke-linejoin:round}
+.onward .inside{fill:none;stroke-width:1.2}
+.onward .skipped .shape{stroke-dasharray:5 3}
+.onward .running .shape,.onward .waiting .shape,.onward .failed .shape{stroke-width:2.5}
+.onward .line{fill:none;stroke-width:1.3}
+.onward .taken .line{stroke-width:2.4}
+.onward .jump .line{stroke-dasharray:2 4;stroke-linecap:round}
+.onward .mark{fill:none;stroke-width:1.8;stroke-linecap:round;stroke-linejoin:round}
+.onward .mark .on{stroke:none}
+.onward .next{fill:none;stroke-width:1.5;stroke-dasharray:3 3}
+"""
+
+
+def style_sheet() -> str:
+    """The rules for light mode, and those that override them in dark mode."""
+    light = _rules(LIGHT, page="#ffffff", ink="#1f2328", dim="#59636e", line="#98a1ab", taken="#24292f")
+    dark = _rules(DARK, page="#0d1117", ink="#e6edf3", dim="#9ba5b0", line="#6b7480", taken="#e6edf3")
+    return f"{_BASE}{light}@media (prefers-color-scheme:dark){{\n{dark}}}\n"
+
+
+def _rules(tints: Mapping[NodeStatus, Tint], *, page: str, ink: str, dim: str, line: str, taken: str) -> str:
+    plain = tints[NodeStatus.NOT_REACHED]
+    rules = [
+        f".onward .page,.onward .halo{{fill:{page}}}",
+        f".onward .label,.onward .heading{{fill:{ink}}}",
+        f".onward .small,.onward .caption{{fill:{dim}}}",
+        f".onward .shape{{fill:{plain.fill};stroke:{ink}}}",
+        f".onward .inside{{stroke:{ink}}}",
+        f".onward .line{{stroke:{line}}}.onward .tip{{fill:{line}}}",
+        f".onward .plain .line{{stroke:{dim}}}.onward .plain .tip{{fill:{dim}}}",
+        f".onward .taken .line{{stroke:{taken}}}.onward .taken .tip,.onward .taken .caption{{fill:{taken}}}",
+        f".onward .next{{stroke:{dim}}}",
+    ]
+    for status, tint in tints.items():
+        own = f".onward .{NAMES[status]}"
+        rules += [
+            f"{own} .shape{{fill:{tint.fill};stroke:{tint.stroke}}}{own} .inside{{stroke:{tint.stroke}}}",
+            f"{own} .small{{fill:{tint.words}}}{own} .mark{{stroke:{tint.words}}}",
+            f"{own} .mark .on{{fill:{tint.words}}}",
+        ]
+    return "\n".join(rules) + "\n"
+
+
+LABEL, LABEL_LEADING = 13.0, 17.0
+SMALL, SMALL_LEADING = 11.0, 15.0
+"""Font size and line height of the two kinds of text; the style sheet has the same."""
+TITLE_ROOM = 2_000
+"""The longest tooltip; a prompt used as a label may be a book."""
+
+
+def xml(text: str) -> str:
+    """Text escaped for XML, in content and in attributes."""
+    return escape(tame(text), quote=True)
+
+
+def number(value: float) -> str:
+    """A tenth of a pixel is enough."""
+    text = f"{value:.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text
+
+
+def spot(point: Point) -> str:
+    """A point in a path."""
+    return f"{number(point.x)} {number(point.y)}"
+
+
+def corners_of(points: Sequence[Point]) -> str:
+    """The corners of a polygon."""
+    return " ".join(f"{number(point.x)},{number(point.y)}" for point in points)
+
+
+def rectangle(kind: str, box: Box, radius: float) -> str:
+    """A box of a class, with round corners."""
+    return (
+        f'<rect class="{kind}" x="{number(box.left)}" y="{number(box.top)}" width="{number(box.width)}" '
+        f'height="{number(box.height)}" rx="{number(radius)}"/>'
+    )
+
+
+MARK = 15.0
+LABEL_ROOM, LABEL_LINES = 24, 3
+SMALL_ROOM = 44
+
+
+class Body(msgspec.Struct, frozen=True):
+    """The words of a box."""
+
+    label: Sequence[str]
+    small: str
+    size: Size
+
+
+def body_of(item: Item) -> Body:
+    label = wrap(item.label, LABEL_ROOM, LABEL_LINES) or wrap(item.id, LABEL_ROOM, LABEL_LINES)
+    small = item.state.words if item.state else item.kind_words
+    if not item.state and len(label) == 1 and label[0].casefold() == small.casefold():
+        small = ""
+    small = cut(one_line(small), SMALL_ROOM)
+    width = max(
+        *(width_of(line, LABEL) * 1.04 for line in label),
+        width_of(small, SMALL) + (MARK if item.state else 0),
+    )
+    height = LABEL_LEADING * len(label) + (SMALL_LEADING if small else 0)
+    return Body(label, small, Size(width, height))
+
+
+def node_svg(item: Item, body: Body, box: Box, corners: Outline) -> str:
+    status = item.state.status if item.state else None
+    words = [f"<title>{xml(_title(item))}</title>", *_shape(item, box, corners)]
+    middle = text_middle(item.shape, box)
+    y = middle.y - body.size.height / 2 + LABEL_LEADING - 4.5
+    for line in body.label:
+        words.append(f'<text class="label middle" x="{number(middle.x)}" y="{number(y)}">{xml(line)}</text>')
+        y += LABEL_LEADING
+    if body.small:
+        y -= 1.5
+        x = middle.x + (MARK / 2 if status else 0)
+        if status:
+            at = x - width_of(body.small, SMALL) * 0.49 - MARK / 2 - 2
+            where = f"translate({number(at)} {number(y - 4)})"
+            words.append(f'<g class="mark" transform="{where}">{MARKS[status].drawing}</g>')
+        words.append(f'<text class="small middle" x="{number(x)}" y="{number(y)}">{xml(body.small)}</text>')
+    kind = f' class="{NAMES[status]}"' if status else ""
+    return f"<g{kind}>{''.join(words)}</g>"
+
+
+def _shape(item: Item, box: Box, corners: Outline) -> Iterator[str]:
+    if item.state and item.state.is_next:
+        rim = inner(box, -5)
+        yield rectangle("next", rim, 10)
+    if item.shape in ("box", "component") or (len(corners) == 4 and item.shape not in _POINTED):
+        radius = 2 if item.shape in ("component", "Msquare") else 7
+        yield rectangle("shape", box, radius)
+    else:
+        yield f'<polygon class="shape" points="{corners_of(corners)}"/>'
+    if item.shape == "tripleoctagon":
+        for ring in (1, 2):
+            yield f'<polygon class="inside" points="{corners_of(octagon(inner(box, ring * RING)))}"/>'
+    if item.shape == "component":
+        for y in (box.y - box.height / 5, box.y + box.height / 5):
+            yield rectangle("shape", Box(box.left + TAB / 4, y, TAB * 1.5, 8), 1)
+    for start, end in strokes(item.shape, box):
+        yield f'<path class="inside" d="M{spot(start)}L{spot(end)}"/>'
+
+
+_POINTED = ("diamond", "Mdiamond", "parallelogram")
+
+
+def _title(item: Item) -> str:
+    """Everything about a node, as a tooltip."""
+    name = item.id if item.label == item.id else f"{item.id}: {tame(item.label)}"
+    parts = [name, f"({item.kind_words})"]
+    if item.state:
+        parts.append(f"- {item.state.words}" + (f": {tame(item.state.note)}" if item.state.note else ""))
+    return cut(" ".join(parts), TITLE_ROOM)
+
+
+TIP, TIP_HALF = 9.0, 4.5
+CAPTION_ROOM = 30
+
+Caption = list[tuple[str, str]]
+"""Lines of words, each with its class."""
+
+
+def caption_lines(line: SceneLine) -> Caption:
+    found: Caption = []
+    if line.label:
+        found.append((cut(line.label, CAPTION_ROOM), "caption"))
+    if line.condition:
+        found.append((cut(line.condition, CAPTION_ROOM), "caption condition"))
+    if line.taken is not None and line.taken > 1:
+        last, kind = found.pop() if found else ("", "caption")
+        found.append((f"{last} ×{line.taken}".strip(), kind))
+    return found
+
+
+def caption_size(lines: Caption) -> Size | None:
+    if not lines:
+        return None
+    return Size(max(width_of(text, SMALL) for text, _ in lines) + 8, SMALL_LEADING * len(lines) + 2)
+
+
+def lines_svg(
+    scene: Scene, layout: Layout, captions: Sequence[Caption], outlines: Sequence[Outline]
+) -> Iterator[str]:
+    """Lines not taken first, so that those taken are on top; captions above all lines."""
+    drawn = sorted(zip(scene.lines, layout.routes, captions, strict=True), key=lambda one: bool(one[0].taken))
+    for line, route, _ in drawn:
+        yield _edge(scene, line, _onto(route, outlines[line.tail], outlines[line.head]))
+    for line, route, caption in drawn:
+        if route.caption:
+            yield f'<g class="{_edge_class(line)}">{"".join(_caption(route.caption, caption))}</g>'
+
+
+def _onto(route: Route, tail: Outline, head: Outline) -> Route:
+    """The route from outline to outline instead of from box to box."""
+    first, last = route.curves[0], route.curves[-1]
+    start = meeting(tail, route.start, upright=abs(first.first.x - route.start.x) < 0.01)
+    end = meeting(head, route.end, upright=abs(last.second.x - route.end.x) < 0.01)
+    curves = list(route.curves)
+    if start != route.start:
+        curves.insert(0, _straight(start, route.start))
+    if end != route.end:
+        curves.append(_straight(route.end, end))
+    return Route(start, tuple(curves), route.caption, route.is_back)
+
+
+def _straight(start: Point, end: Point) -> Curve:
+    return Curve(start, end, end)
+
+
+def _edge(scene: Scene, line: SceneLine, route: Route) -> str:
+    path, tip = _path(route)
+    title = f"<title>{xml(_edge_title(scene, line))}</title>"
+    return f'<g class="{_edge_class(line)}">{title}<path class="line" d="{path}"/>{tip}</g>'
+
+
+def _path(route: Route) -> tuple[str, str]:
+    """The line up to the foot of its arrow, and the arrow."""
+    end = route.end
+    last = route.curves[-1]
+    before = next((p for p in (last.second, last.first) if p != end), None)
+    if before is None:
+        before = route.curves[-2].end if len(route.curves) > 1 else route.start
+    dx, dy = end.x - before.x, end.y - before.y
+    length = (dx * dx + dy * dy) ** 0.5 or 1.0
+    ux, uy = dx / length, dy / length
+    foot = Point(end.x - ux * (TIP - 1), end.y - uy * (TIP - 1))
+    pieces = [f"M{spot(route.start)}"]
+    for count, curve in enumerate(route.curves, start=1):
+        goal = foot if count == len(route.curves) else curve.end
+        pieces.append(f"C{spot(curve.first)} {spot(curve.second)} {spot(goal)}")
+    back = Point(end.x - ux * TIP, end.y - uy * TIP)
+    corners = (
+        end,
+        Point(back.x - uy * TIP_HALF, back.y + ux * TIP_HALF),
+        Point(back.x + uy * TIP_HALF, back.y - ux * TIP_HALF),
+    )
+    return "".join(pieces), f'<polygon class="tip" points="{corners_of(corners)}"/>'
+
+
+def _edge_class(line: SceneLine) -> str:
+    names = ["plain" if line.taken is None else "taken" if line.taken else "untaken"]
+    return " ".join([*names, "jump"] if line.is_jump else names)
+
+
+def _edge_title(scene: Scene, line: SceneLine) -> str:
+    parts = [f"{scene.items[line.tail].id} → {scene.items[line.head].id}"]
+    if line.label:
+        parts.append(line.label)
+    if line.condition:
+        parts.append(f"if {line.condition}")
+    if line.taken is not None:
+        parts.append(
+            f"taken {line.taken} times" if line.taken > 1 else "taken" if line.taken else "not taken"
+        )
+    return cut("; ".join(parts), TITLE_ROOM)
+
+
+def _caption(box: Box, lines: Caption) -> Iterator[str]:
+    yield rectangle("halo", box, 3)
+    for count, (text, kind) in enumerate(lines, start=1):
+        y = box.top + SMALL_LEADING * count - 3
+        yield f'<text class="{kind} middle" x="{number(box.x)}" y="{number(y)}">{xml(text)}</text>'
+
+
+def legend_svg(scene: Scene, room: float) -> tuple[list[str], float]:
+    """What the marks and lines of this picture mean; and the height that takes."""
+    if not scene.has_run:
+        return [], 0.0
+    found = {item.state.status for item in scene.items if item.state}
+    entries = [
+        (f'<g class="{NAMES[one]}"><rect class="shape" x="0" y="-9" width="18" height="18" rx="4"/>'
+         f'<g class="mark" transform="translate(9 0)">{MARKS[one].drawing}</g></g>', one.value)
+        for one in NodeStatus
+        if one in found
+    ]  # fmt: skip
+    entries.append(('<g class="taken"><path class="line" d="M0 0H18"/></g>', "edge taken"))
+    if any(line.is_jump for line in scene.lines):
+        entries.append(
+            ('<g class="taken jump"><path class="line" d="M0 0H18"/></g>', "jump: no edge of the graph")
+        )
+    if any(item.state and item.state.is_next for item in scene.items):
+        entries.append(('<rect class="next" y="-9" width="18" height="18" rx="5"/>', "continues here"))
+    parts, x, y = list[str](), 0.0, 40.0
+    for drawing, words in entries:
+        width = 24 + width_of(words, SMALL) + 18
+        if x and x + width > room:
+            x, y = 0.0, y + 26
+        text = f'<text class="small" x="24" y="4">{words}</text>'
+        parts.append(f'<g transform="translate({number(x)} {number(y)})">{drawing}{text}</g>')
+        x += width
+    return parts, y + 12
+
+
+MARGIN = 24.0
+HEADING = 34.0
+PAGE_LEAST = 260.0
+
+
+def to_svg(scene: Scene) -> str:
+    """The scene as a document, as text; the same scene always gives the same document."""
+    bodies = [body_of(item) for item in scene.items]
+    captions = [caption_lines(line) for line in scene.lines]
+    sizes = [size_around(item.shape, body.size) for item, body in zip(scene.items, bodies, strict=True)]
+    wires = [
+        LayoutLine(line.tail, line.head, caption_size(caption))
+        for line, caption in zip(scene.lines, captions, strict=True)
+    ]
+    layout = lay_out(sizes, wires, start=scene.start, direction=scene.direction)
+    outlines = [outline(item.shape, box) for item, box in zip(scene.items, layout.boxes, strict=True)]
+    parts = [
+        *lines_svg(scene, layout, captions, outlines),
+        *(node_svg(*one) for one in zip(scene.items, bodies, layout.boxes, outlines, strict=True)),
+    ]
+    return _document(scene, layout, parts)
+
+
+def _document(scene: Scene, layout: Layout, parts: Sequence[str]) -> str:
+    title = cut(scene.title, 100)
+    width = max(layout.size.width, PAGE_LEAST, width_of(title, 16)) + 2 * MARGIN
+    legend, legend_height = legend_svg(scene, width - 2 * MARGIN)
+    top = MARGIN + HEADING
+    height = top + layout.size.height + legend_height + MARGIN
+    left = (width - layout.size.width) / 2
+    return "\n".join(
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="onward" role="img" width="{number(width)}" '
+            f'height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}">',
+            f"<title>{xml(scene.title)}</title>",
+            f"<desc>{xml(_summary(scene))}</desc>",
+            f"<style>\n{style_sheet()}</style>",
+            f'<rect class="page" width="{number(width)}" height="{number(height)}"/>',
+            f'<text class="heading" x="{number(MARGIN)}" y="{number(MARGIN + 12)}">{xml(title)}</text>',
+            f'<g transform="translate({number(left)} {number(top)})">',
+            *parts,
+            "</g>",
+            f'<g transform="translate({number(MARGIN)} {number(height - MARGIN - legend_height)})">',
+            *legend,
+            "</g>",
+            "</svg>",
+            "",
+        )
+    )
+
+
+def _summary(scene: Scene) -> str:
+    edges = sum(not line.is_jump for line in scene.lines)
+    counts = Counter(item.state.status for item in scene.items if item.state)
+    parts = [f"{counts[status]} {status.value}" for status in NodeStatus if counts[status]]
+    return f"{len(scene.items)} nodes, {edges} edges" + (f": {', '.join(parts)}" if parts else "")

@@ -1,1 +1,0 @@
-"""A picture as SVG. Begin with `page`."""

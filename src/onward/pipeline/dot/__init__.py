@@ -1,1 +1,0 @@
-"""Pipeline files: text in, a graph or every problem out. Begin with `reader`."""

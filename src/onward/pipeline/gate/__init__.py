@@ -1,1 +1,0 @@
-"""Human gates as a pipeline defines them: the question, its choices, and which of them an answer means."""
