@@ -11,11 +11,18 @@ import msgspec
 
 from bench.figure import Figure
 from bench.pipelines import custom_engine
-from onward.agents.model.request import ModelRequest, ToolCall
-from onward.agents.model.stream import Finished, FinishReason, Streamed, TextDelta, Usage
+from onward.agents.model import (
+    Finished,
+    FinishReason,
+    ModelRequest,
+    Streamed,
+    TextDelta,
+    TokenUsage,
+    ToolCall,
+)
 from onward.agents.prices import read_prices
+from onward.agents.step.conversation import read_thread
 from onward.agents.step.handler import AgentHandler
-from onward.agents.step.thread import read_thread
 from onward.clock import SystemClock, SystemDice
 from onward.engine.control.requests import Resume, Start
 from onward.engine.engine import Engine
@@ -65,7 +72,10 @@ class Rambling:
             self.stop.request("drain")
         yield TextDelta("".join(_letters.choices("etaoin shrdlu", k=ANSWER_CHARACTERS)))
         yield Finished(
-            usage=Usage(input=10, output=250), finish_reason=FinishReason.LENGTH, model=NAME, request_id="r"
+            usage=TokenUsage(input=10, output=250),
+            finish_reason=FinishReason.LENGTH,
+            model=NAME,
+            request_id="r",
         )
 
     async def close(self) -> None:

@@ -15,11 +15,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from bench.figure import Figure
-from onward.agents.keys import Keys
-from onward.agents.model.request import ModelRequest, user
-from onward.agents.model.stream import Finished
+from onward.agents.model import Finished, ModelRequest, user
 from onward.agents.models import Models
-from onward.agents.providers import read_providers
+from onward.agents.providers import Keys, read_providers
 from onward.clock import SystemClock
 from onward.process import SystemSpawn
 from onward.testing.models.script import Reply, Script

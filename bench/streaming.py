@@ -21,7 +21,7 @@ from bench.figure import Figure
 from bench.messages import ROOM_MAX, STREAMS, TOKENS, TOKENS_PER_S, sink_rate, stored_bytes
 from bench.models import REQUEST, endpoint, models_at
 from bench.pipelines import custom_engine
-from onward.agents.model.request import ModelRequest, user
+from onward.agents.model import ModelRequest, user
 from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
 from onward.clock import SystemClock, SystemDice

@@ -155,7 +155,7 @@ class Settings(msgspec.Struct, frozen=True):
     allowed_tools: tuple[str, ...] = ()
     """The tools of agents that say nothing about tools."""
     tools: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    """`[tools]` as it is written; `agents/tools/settings.py` reads it when agents get tools."""
+    """`[tools]` as it is written; `agents/tools/toolbox.py` reads it when agents get tools."""
     providers: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """`[providers]` as it is written; `agents/providers.py` reads it when a model is needed."""
     programs: Mapping[str, Any] = msgspec.field(default_factory=dict)

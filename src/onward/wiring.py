@@ -32,11 +32,11 @@ from onward.model.values import LEASE, is_named
 from onward.store.port.store import Store
 
 if TYPE_CHECKING:
-    from onward.agents.keys import Keys
-    from onward.agents.listed import ProgramShown
+    from onward.agents.lists import ProgramShown
     from onward.agents.models import Models
     from onward.agents.prices import Prices
     from onward.agents.programs.program import Program
+    from onward.agents.providers import Keys
     from onward.agents.tools.mcp.source import McpTools
     from onward.agents.tools.port import AgentTool, ToolSource
     from onward.agents.tools.toolbox import Toolbox
@@ -301,7 +301,7 @@ def open_models(settings: Settings, redactor: Redactor) -> Models:
 
 def open_keys(settings: Settings, redactor: Redactor) -> Keys:
     """The keys of providers and servers. Each is known to the `redactor` from the moment it is read."""
-    from onward.agents.keys import Keys
+    from onward.agents.providers import Keys
     from onward.process import SystemSpawn
 
     directory = settings.project.path(".")
@@ -310,8 +310,7 @@ def open_keys(settings: Settings, redactor: Redactor) -> Keys:
 
 def make_agent(models: Models | None, settings: Settings, toolbox: Toolbox, redactor: Redactor) -> Handler:
     """The handler of agent steps: it asks these models, which may use these tools, or lets programs work."""
-    from onward.agents.programs.choosing import AgentSteps
-    from onward.agents.programs.handler import ProgramHandler
+    from onward.agents.programs.handler import AgentSteps, ProgramHandler
     from onward.agents.step.handler import AgentHandler
     from onward.clock import SystemClock, SystemDice
     from onward.process import SystemSpawn
@@ -337,7 +336,7 @@ def open_programs(settings: Settings) -> Mapping[str, Program]:
 
 def programs_here(settings: Settings) -> list[ProgramShown]:
     """The programs that may work as agents, and where they are on this machine."""
-    from onward.agents.programs.listing import list_programs
+    from onward.agents.programs.program import list_programs
 
     path = tool_environment().get("PATH", "")
     return list_programs(open_programs(settings), own=settings.programs, path=path)
@@ -369,14 +368,10 @@ def make_toolbox(
     `functions` are those of an app, `mcp` those of servers. What commands print is redacted. `db` and `runs`
     are where Onward's own files are, which no tool touches.
     """
-    from onward.agents.tools.fixed import FixedTools
-    from onward.agents.tools.functions.tool import FunctionTools
-    from onward.agents.tools.hooked import HookedTools
-    from onward.agents.tools.settings import read_tools
-    from onward.agents.tools.toolbox import Toolbox
-    from onward.agents.tools.workspace.files import file_tools
-    from onward.agents.tools.workspace.search import SearchTool
-    from onward.agents.tools.workspace.shell import ShellTool
+    from onward.agents.tools.commands import SearchTool, ShellTool
+    from onward.agents.tools.files import file_tools
+    from onward.agents.tools.functions import FunctionTools
+    from onward.agents.tools.toolbox import FixedTools, HookedTools, Toolbox, read_tools
     from onward.handlers.shell.hooks import ToolHooks
     from onward.process import SystemSpawn
     from onward.redact.stream import cleaner_of
@@ -386,7 +381,7 @@ def make_toolbox(
     spawn = SystemSpawn(cleaner=cleaner_of(lambda: redactor))
     tools: list[AgentTool] = [*file_tools(own), SearchTool(spawn, own), ShellTool(spawn, environment)]
     if said.allowed:
-        from onward.agents.tools.web.tools import Web, web_tools  # here, for its HTTP client
+        from onward.agents.tools.web import Web, web_tools  # here, for its HTTP client
 
         tools += web_tools(Web(said.allowed, said.allows_private))
     hooks = ToolHooks(spawn, environment=environment)
@@ -405,16 +400,15 @@ def make_mcp(settings: Settings, redactor: Redactor, *, warn: Callable[[str], No
     """
     if not settings.mcp:
         return None
-    from onward.agents.tools.mcp.open import opening
     from onward.agents.tools.mcp.settings import read_servers
-    from onward.agents.tools.mcp.source import McpTools
+    from onward.agents.tools.mcp.source import McpTools, channel_opener
     from onward.clock import SystemClock
     from onward.model.events import STDERR
     from onward.process import SystemSpawn
     from onward.redact.stream import cleaner_of
 
     clock, spawn = SystemClock(), SystemSpawn(cleaner=cleaner_of(lambda: redactor, streams=(STDERR,)))
-    open_channel = opening(
+    open_channel = channel_opener(
         spawn,
         keys=open_keys(settings, redactor),
         clock=clock,

@@ -7,13 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-from onward.agents.keys import Keys
-from onward.agents.model.failure import Failure, ModelFailed
-from onward.agents.model.port import Model
-from onward.agents.model.request import ModelRequest, user
-from onward.agents.model.stream import Streamed
+from onward.agents.model import Failure, Model, ModelFailed, ModelRequest, Streamed, user
 from onward.agents.models import Models
-from onward.agents.providers import read_providers
+from onward.agents.providers import Keys, read_providers
 from onward.clock import Clock, SystemClock
 from onward.listener import listening
 from onward.process import SystemSpawn

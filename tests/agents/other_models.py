@@ -16,11 +16,16 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
-from onward.agents.keys import Keys
-from onward.agents.model.request import ModelRequest
-from onward.agents.model.stream import FinishReason, ReasoningDelta, TextDelta, ToolCallDelta, Usage
-from onward.agents.others.client import OthersModel
-from onward.agents.providers import read_providers
+from onward.agents.model import (
+    FinishReason,
+    ModelRequest,
+    ReasoningDelta,
+    TextDelta,
+    TokenUsage,
+    ToolCallDelta,
+)
+from onward.agents.others import OthersModel
+from onward.agents.providers import Keys, read_providers
 from onward.clock import Clock
 from onward.process import SystemSpawn
 from onward.testing.models.openai_wire import OpenAIWire
@@ -104,7 +109,7 @@ class PlayedResponse(StreamedResponse):
         return datetime.now(UTC)
 
 
-def counted(usage: Usage) -> RequestUsage:
+def counted(usage: TokenUsage) -> RequestUsage:
     """Our usage in the library's words."""
     return RequestUsage(
         input_tokens=usage.input,

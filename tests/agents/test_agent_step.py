@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onward.agents.model.stream import FinishReason, Usage
+from onward.agents.model import FinishReason, TokenUsage
 from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
 from onward.agents.step.rounds import CONTINUE
@@ -287,9 +287,9 @@ async def test_a_signal_stops_an_agent_between_two_requests(world: World) -> Non
 
 
 def test_usage_is_recorded_as_the_provider_counted_it() -> None:
-    from onward.agents.step.asking import usage_of
+    from onward.agents.step.conversation import usage_of
 
-    counted = Usage(input=10, output=5, cached_input=3, reasoning=2)
+    counted = TokenUsage(input=10, output=5, cached_input=3, reasoning=2)
     found = usage_of(counted)
     assert (found.input, found.output, found.cached, found.reasoning, found.tokens) == (10, 5, 3, 2, 15)
 

@@ -9,26 +9,30 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onward.agents.model.failure import Failure, FailureKind, ModelFailed
-from onward.agents.model.request import ModelRequest, Reasoning, Text, ToolCall, user
-from onward.agents.model.stream import (
-    Answer,
-    Collecting,
+from onward.agents.model import (
+    AnswerCollector,
+    Failure,
+    FailureKind,
     Finished,
     FinishReason,
+    ModelAnswer,
+    ModelFailed,
+    ModelRequest,
+    Reasoning,
     ReasoningDelta,
     Streamed,
+    Text,
     TextDelta,
-    Usage,
+    TokenUsage,
+    ToolCall,
+    user,
 )
-from onward.agents.openai.answer import OpenAIAnswer
-from onward.agents.wire.reading import Reading
-from onward.agents.wire.refusal import Asked, Response
-from onward.agents.wire.sse import SseReader
-from onward.agents.wire.trouble import Trouble
+from onward.agents.openai import OpenAIAnswer
+from onward.agents.refusal import AskedModel, ProviderResponse
+from onward.agents.wire import ExchangeFailed, ResponseReader, SseReader
 
 ASKED = ModelRequest(model="acme:small", messages=(user("Hi"),))
-HEAD = Response(status=200, headers={"content-type": "text/event-stream"})
+HEAD = ProviderResponse(status=200, headers={"content-type": "text/event-stream"})
 
 
 def delta(finish: str | None = None, **new: Any) -> dict[str, Any]:
@@ -39,9 +43,12 @@ def tool(index: int | None = None, id: str | None = None, **function: Any) -> di
     return delta(tool_calls=[{"index": index, "id": id, "function": function}])
 
 
-def answer_of(*chunks: dict[str, Any]) -> Answer:
+def answer_of(*chunks: dict[str, Any]) -> ModelAnswer:
     """The whole answer that the chunks make, with [DONE] after them."""
-    reading, collecting = Reading(ASKED, Asked("acme", "small"), OpenAIAnswer()), Collecting()
+    reading, collecting = (
+        ResponseReader(ASKED, AskedModel("acme", "small"), OpenAIAnswer()),
+        AnswerCollector(),
+    )
     reading.begin(HEAD)
     body = (
         b"".join(b"data: " + msgspec.json.encode(chunk) + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
@@ -49,7 +56,7 @@ def answer_of(*chunks: dict[str, Any]) -> Answer:
     for piece in [*reading.feed(body), *reading.end()]:
         collecting.add(piece)
     assert collecting.finished is not None
-    return Answer(message=collecting.message(), finished=collecting.finished)
+    return ModelAnswer(message=collecting.message(), finished=collecting.finished)
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
@@ -130,7 +137,7 @@ def test_usage_is_read_with_its_details_and_never_below_0() -> None:
         "completion_tokens_details": {"reasoning_tokens": -3},
     }
     counted = answer_of(delta(content="x"), {"choices": [], "usage": usage}).finished.usage
-    assert counted == Usage(input=10, output=5, cached_input=10)
+    assert counted == TokenUsage(input=10, output=5, cached_input=10)
 
 
 def test_the_last_usage_counts() -> None:
@@ -138,7 +145,7 @@ def test_the_last_usage_counts() -> None:
     running = [
         delta(content="x") | {"usage": {"prompt_tokens": 4, "completion_tokens": n}} for n in (1, 2, 3)
     ]
-    assert answer_of(*running).finished.usage == Usage(input=4, output=3)
+    assert answer_of(*running).finished.usage == TokenUsage(input=4, output=3)
 
 
 def test_other_choices_and_null_fields_are_passed_over() -> None:
@@ -184,11 +191,11 @@ def test_whatever_comes_is_an_answer_or_a_failure(body: bytes) -> None:
 
 
 def _failure(body: bytes) -> Failure:
-    reading = Reading(ASKED, Asked("acme", "small"), OpenAIAnswer())
+    reading = ResponseReader(ASKED, AskedModel("acme", "small"), OpenAIAnswer())
     reading.begin(HEAD)
     try:
         pieces: list[Streamed] = [*reading.feed(body), *reading.end()]
-    except Trouble as trouble:
+    except ExchangeFailed as trouble:
         return reading.broken(trouble)
     raise AssertionError(f"{pieces} is no answer")
 
@@ -209,7 +216,7 @@ def test_the_lines_of_one_event_are_joined() -> None:
 
 
 def test_text_reasoning_and_calls_keep_their_order() -> None:
-    collecting = Collecting()
+    collecting = AnswerCollector()
     for piece in (TextDelta("a"), TextDelta("b"), ToolCall("1", "look"), TextDelta("c")):
         collecting.add(piece)
     assert [part.__class__.__name__ for part in collecting.message().parts] == ["Text", "ToolCall", "Text"]
@@ -219,13 +226,13 @@ def test_a_stored_piece_comes_back_as_it_was() -> None:
     kinds = [
         TextDelta("a"),
         ToolCall("1", "look"),
-        Finished(usage=Usage(), finish_reason=FinishReason.STOP, model="m"),
+        Finished(usage=TokenUsage(), finish_reason=FinishReason.STOP, model="m"),
     ]
     assert msgspec.json.decode(msgspec.json.encode(kinds), type=list[Streamed]) == kinds
 
 
 def test_a_signature_ends_the_reasoning_before_it_and_may_stand_alone() -> None:
-    collecting = Collecting()
+    collecting = AnswerCollector()
     for piece in (
         ReasoningDelta("six "),
         ReasoningDelta("times seven"),

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from onward.agents.model.request import (
+from onward.agents.model import (
     AssistantMessage,
     Effort,
     JsonFormat,
@@ -22,14 +22,19 @@ from onward.agents.model.request import (
     UserMessage,
     user,
 )
-from onward.agents.openai.body import Dialect, encode_body
-from onward.agents.openai.traits import can_reason, refused_in_schemas, takes_completion_ceiling
-from onward.agents.wire.bounds import BOUNDS, LENGTHS, without
+from onward.agents.openai import (
+    OpenAIDialect,
+    can_reason,
+    encode_body,
+    refused_in_schemas,
+    takes_completion_ceiling,
+)
+from onward.agents.wire import BOUNDS, LENGTHS, without
 
 
-def body(dialect: Dialect | None = None, **more: Any) -> dict[str, Any]:
+def body(dialect: OpenAIDialect | None = None, **more: Any) -> dict[str, Any]:
     asked = ModelRequest(**({"model": "acme:small", "messages": (user("Hi"),)} | more))
-    found: dict[str, Any] = msgspec.json.decode(encode_body(asked, "small", dialect or Dialect()))
+    found: dict[str, Any] = msgspec.json.decode(encode_body(asked, "small", dialect or OpenAIDialect()))
     return found
 
 
@@ -95,7 +100,7 @@ def test_a_schema_is_sent_without_the_keywords_that_the_server_refuses() -> None
     }
     told = {"type": "string", "pattern": "a"}
     asked: dict[str, Any] = {"format": SchemaFormat("point", schema)}
-    found = body(Dialect(refused=BOUNDS), **asked)["response_format"]["json_schema"]["schema"]
+    found = body(OpenAIDialect(refused=BOUNDS), **asked)["response_format"]["json_schema"]["schema"]
     assert found == {
         "type": "object",
         "properties": {"maxLength": told, "all": {"type": "array", "items": told}},
@@ -122,9 +127,11 @@ def test_who_refuses_which_keywords_of_a_schema(model: str, host: str, refused: 
 
 
 def test_a_server_gets_only_what_it_understands() -> None:
-    plain = body(Dialect(stream_usage=False), effort=Effort.HIGH, max_tokens=5)
+    plain = body(OpenAIDialect(stream_usage=False), effort=Effort.HIGH, max_tokens=5)
     assert plain.keys() == {"model", "messages", "stream", "max_tokens"}
-    new = body(Dialect(ceiling="max_completion_tokens", sends_effort=True), effort=Effort.LOW, max_tokens=5)
+    new = body(
+        OpenAIDialect(ceiling="max_completion_tokens", sends_effort=True), effort=Effort.LOW, max_tokens=5
+    )
     assert (new["max_completion_tokens"], new["reasoning_effort"]) == (5, "low")
 
 
@@ -150,9 +157,9 @@ def test_openai_itself_takes_the_new_ceiling_for_every_model() -> None:
 
 
 def test_the_same_request_gives_the_same_bytes() -> None:
-    assert encode_body(ModelRequest(model="a:b", messages=(user("Hi"),)), "b", Dialect()) == encode_body(
-        ModelRequest(model="a:b", messages=(user("Hi"),)), "b", Dialect()
-    )
+    assert encode_body(
+        ModelRequest(model="a:b", messages=(user("Hi"),)), "b", OpenAIDialect()
+    ) == encode_body(ModelRequest(model="a:b", messages=(user("Hi"),)), "b", OpenAIDialect())
 
 
 def test_a_stored_request_comes_back_as_it_was_and_a_strange_field_is_refused() -> None:

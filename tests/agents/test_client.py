@@ -10,10 +10,19 @@ from contextlib import aclosing
 
 import pytest
 
-from onward.agents.model.failure import Failure, FailureKind, ModelFailed
-from onward.agents.model.port import Model
-from onward.agents.model.request import ToolCall
-from onward.agents.model.stream import Finished, FinishReason, Streamed, TextDelta, Usage, collect
+from onward.agents.model import (
+    Failure,
+    FailureKind,
+    Finished,
+    FinishReason,
+    Model,
+    ModelFailed,
+    Streamed,
+    TextDelta,
+    TokenUsage,
+    ToolCall,
+    collect,
+)
 from onward.model.values import WIRE_FORMATS
 from onward.testing.clock import ManualClock
 from onward.testing.model_endpoint import serving_model
@@ -50,7 +59,7 @@ async def test_an_answer_streams_in_its_pieces_and_ends_with_its_usage(wire: str
     assert failure is None
     assert [piece.text for piece in came if isinstance(piece, TextDelta)] == ["Hi ", "the", "re"]
     assert came[-1] == Finished(
-        usage=Usage(input=2, output=3, reasoning=1),
+        usage=TokenUsage(input=2, output=3, reasoning=1),
         finish_reason=FinishReason.STOP,
         model="small",
         request_id="req_1",
@@ -260,7 +269,7 @@ async def test_an_answer_at_its_ceiling_says_so(wire: str) -> None:
 async def test_an_answer_over_its_ceiling_is_told_as_it_was_counted(wire: str) -> None:
     async with at_endpoint(always(text="x" * 100, is_over_ceiling=True), format=wire) as (models, _):
         answer = await collect(models.stream(request(max_tokens=5)))
-    assert answer.finished.usage == Usage(input=2, output=25)
+    assert answer.finished.usage == TokenUsage(input=2, output=25)
 
 
 async def test_a_refusal_of_the_model_is_an_answer(wire: str) -> None:

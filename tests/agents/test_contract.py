@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.agents.step.contract import Unreadable, read_answer
+from onward.agents.step.contract import UnreadableAnswer, read_answer
 from onward.model.events import StepStatus
 
 
@@ -59,7 +59,7 @@ def test_json_that_says_nothing_about_the_step_is_part_of_the_answer() -> None:
     ],
 )
 def test_facts_that_contradict_the_contract_are_named(answer: str) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableAnswer):
         read_answer(answer, "a")
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from onward.agents.model.failure import FailureKind, ModelFailed
-from onward.agents.model.stream import TextDelta, collect
+from onward.agents.model import FailureKind, ModelFailed, TextDelta, collect
 from onward.errors import InvalidInput
 from onward.testing.models.ledger import read_ledger
 from onward.testing.models.script import Reply, Script, read_script

@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from onward.agents.model.failure import Failure, FailureKind
-from onward.agents.model.request import Reasoning, Text, ToolCall
-from onward.agents.model.stream import Answer, Collecting, FinishReason, Usage
+from onward.agents.model import (
+    AnswerCollector,
+    Failure,
+    FailureKind,
+    FinishReason,
+    ModelAnswer,
+    Reasoning,
+    Text,
+    TokenUsage,
+    ToolCall,
+)
 from onward.testing.clock import ManualClock
 from tests.agents.asking import KEY, models_at, pieces_of, raw_server, request, response
 
@@ -17,7 +25,7 @@ EXCHANGES = Path(__file__).parent / "exchanges"
 WEATHER = ('{"location": "San Francisco"}', '{"location": "Lima"}')
 
 
-async def played(name: str) -> tuple[Answer | None, Failure | None]:
+async def played(name: str) -> tuple[ModelAnswer | None, Failure | None]:
     """What comes of a stream, and the head of the request is that of its format."""
     format = name.partition("-")[0]
     body = (EXCHANGES / f"{name}.sse").read_bytes()
@@ -27,13 +35,13 @@ async def played(name: str) -> tuple[Answer | None, Failure | None]:
         await models.close()
     assert KEY.encode() in heads[0]
     assert KEY.encode() not in heads[0].split(b"\r\n")[0], "a key in an address ends up in logs"
-    collecting = Collecting()
+    collecting = AnswerCollector()
     for piece in came:
         collecting.add(piece)
     if failure is not None:
         return None, failure
     assert collecting.finished is not None
-    return Answer(message=collecting.message(), finished=collecting.finished), None
+    return ModelAnswer(message=collecting.message(), finished=collecting.finished), None
 
 
 @pytest.mark.parametrize(
@@ -41,12 +49,12 @@ async def played(name: str) -> tuple[Answer | None, Failure | None]:
     [
         (
             "openai-tools",
-            Usage(input=70, output=89, cached_input=32, reasoning=40),
+            TokenUsage(input=70, output=89, cached_input=32, reasoning=40),
             "gpt-5.4-2026-03-05",
         ),
         (
             "anthropic-tools",
-            Usage(
+            TokenUsage(
                 input=2312,
                 output=89,
                 cached_input=2000,
@@ -58,13 +66,13 @@ async def played(name: str) -> tuple[Answer | None, Failure | None]:
         ),
         (
             "google-tools",
-            Usage(input=70, output=89, cached_input=32, reasoning=40),
+            TokenUsage(input=70, output=89, cached_input=32, reasoning=40),
             "gemini-3.1-pro-preview",
         ),
     ],
 )
 async def test_text_parallel_calls_and_usage_of_every_kind_are_read(
-    name: str, usage: Usage, model: str
+    name: str, usage: TokenUsage, model: str
 ) -> None:
     answer, failure = await played(name)
     assert failure is None
@@ -129,7 +137,7 @@ async def test_a_prompt_that_is_blocked_is_a_refusal_with_its_usage() -> None:
     assert failure is None
     assert answer is not None
     assert (answer.text, answer.finished.finish_reason) == ("", FinishReason.REFUSAL)
-    assert answer.finished.usage == Usage(input=12)
+    assert answer.finished.usage == TokenUsage(input=12)
 
 
 async def refused(format: str, status: int, body: str, more: str = "") -> Failure:

@@ -9,14 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
-from onward.agents.model.failure import FailureKind, ModelFailed
-from onward.agents.model.stream import collect
+from onward.agents.http import Http, Outgoing, WireModel
+from onward.agents.model import FailureKind, ModelFailed, collect
 from onward.agents.models import Models
-from onward.agents.openai.format import OpenAIFormat
-from onward.agents.wire.client import WireModel
-from onward.agents.wire.http import Http, Outgoing
-from onward.agents.wire.limits import TimeLimits
-from onward.agents.wire.sse import SseReader, TooLarge
+from onward.agents.openai import OpenAIFormat
+from onward.agents.providers import TimeLimits
+from onward.agents.wire import SseReader, TooLarge
 from onward.clock import SystemClock
 from onward.model.values import WIRE_FORMATS
 from onward.testing.model_endpoint import serving_model

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from onward.agents.model.request import ToolResult
+from onward.agents.model import ToolResult
 from onward.agents.tools.port import ToolAnswer, ToolRules, ToolUse
 from onward.errors import OnwardError
 from onward.model.gate import Answer

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from onward.agents.model.request import AssistantMessage, ToolCall
-from onward.agents.step.arguments import CHARACTERS_MAX
+from onward.agents.model import AssistantMessage, ToolCall
 from onward.agents.step.rounds import CALLS_MAX
+from onward.agents.step.tool_uses import ARGUMENT_LENGTH_MAX
 from onward.agents.tools.port import ToolRules
 from onward.model.run import RunStatus
 from onward.redact.redactor import Redactor
@@ -112,7 +112,7 @@ async def test_a_person_sees_what_a_screen_would_hide_or_turn_round(world: World
         ('{"n": 1' + "0" * 5_000 + "}", "not JSON"),
         ('{"n": ' + "[" * 100 + "]" * 100 + "}", "deeper than 64"),
         ('{"n": ' + '{"n": ' * 50_000, "not JSON"),
-        ('{"n": "' + "x" * CHARACTERS_MAX + '"}', f"at most {CHARACTERS_MAX:,}"),
+        ('{"n": "' + "x" * ARGUMENT_LENGTH_MAX + '"}', f"at most {ARGUMENT_LENGTH_MAX:,}"),
     ],
     ids=["half", "half-key", "nan", "infinity", "too-large", "long", "very-long", "deep", "deeper", "huge"],
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onward.agents.model.stream import FinishReason
+from onward.agents.model import FinishReason
 from onward.engine.engine import Start
 from onward.model.run import RunStatus
 from onward.testing.clock import ManualClock

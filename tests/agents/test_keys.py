@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from onward.agents.keys import KeyMissing, Keys
-from onward.agents.model.failure import FailureKind
+from onward.agents.model import FailureKind
 from onward.agents.models import Models
-from onward.agents.providers import read_providers
+from onward.agents.providers import KeyMissing, Keys, read_providers
 from onward.clock import SystemClock
 from onward.process import SystemSpawn
 from onward.testing.model_endpoint import serving_model

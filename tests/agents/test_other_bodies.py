@@ -9,16 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onward.agents.anthropic.answer import AnthropicAnswer
-from onward.agents.anthropic.traits import takes_effort, thinks_adaptively, thinks_anyway
-from onward.agents.formats import WIRES, wire_format
-from onward.agents.google.traits import takes_budget, takes_level
-from onward.agents.model.failure import FailureKind, ModelFailed
-from onward.agents.model.request import (
+from onward.agents.anthropic import AnthropicAnswer, takes_effort, thinks_adaptively, thinks_anyway
+from onward.agents.google import takes_budget, takes_level
+from onward.agents.http import WIRES, wire_format
+from onward.agents.model import (
     OUTPUT_TOKENS,
     AssistantMessage,
     Effort,
+    FailureKind,
     JsonFormat,
+    ModelFailed,
     ModelRequest,
     Reasoning,
     SchemaFormat,
@@ -31,13 +31,11 @@ from onward.agents.model.request import (
     UserMessage,
     user,
 )
+from onward.agents.prices import estimate_tokens
 from onward.agents.providers import KEY_HEADERS, Provider
-from onward.agents.step.thread import Thread
-from onward.agents.tokens import estimate_tokens
-from onward.agents.wire.reading import Reading
-from onward.agents.wire.refusal import Asked, Response
-from onward.agents.wire.signature import seal, unseal
-from onward.agents.wire.trouble import Trouble
+from onward.agents.refusal import AskedModel, ProviderResponse
+from onward.agents.step.conversation import Thread
+from onward.agents.wire import ExchangeFailed, ResponseReader, seal, unseal
 from onward.model.values import WIRE_FORMATS
 from onward.redact.redactor import Redactor
 
@@ -329,16 +327,16 @@ def test_every_format_has_a_wire() -> None:
 def test_whatever_comes_is_an_answer_or_a_failure_in_every_format(format: str, sent: bytes) -> None:
     wire = wire_format(Provider(name="acme", base_url="http://a.example", format=format))
     asked = ModelRequest(model="acme:small", messages=(user("Hi"),))
-    reading = Reading(asked, Asked("acme", "small"), wire.answer("small"))
-    reading.begin(Response(status=200, headers={"content-type": "text/event-stream"}))
+    reading = ResponseReader(asked, AskedModel("acme", "small"), wire.answer("small"))
+    reading.begin(ProviderResponse(status=200, headers={"content-type": "text/event-stream"}))
 
     def read() -> None:
         list(reading.feed(b"data: " + sent + b"\n\n"))
         list(reading.end())
 
-    with pytest.raises((Trouble, ModelFailed)) as caught:
+    with pytest.raises((ExchangeFailed, ModelFailed)) as caught:
         read()
-    if isinstance(caught.value, Trouble):  # the other is an error that the provider itself sent
+    if isinstance(caught.value, ExchangeFailed):  # the other is an error that the provider itself sent
         assert reading.broken(caught.value).kind in (FailureKind.CUT, FailureKind.EMPTY)  # `[DONE]` is whole
 
 

@@ -25,30 +25,32 @@ from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, FunctionMo
 from pydantic_ai.models.test import TestModel as LibraryModel
 from pydantic_ai.profiles import ModelProfile
 
-from onward.agents.keys import Keys
-from onward.agents.model.failure import FailureKind
-from onward.agents.model.request import (
+from onward.agents.model import (
     AssistantMessage,
     Effort,
+    FailureKind,
+    Finished,
     JsonFormat,
     ModelRequest,
     Reasoning,
+    ReasoningDelta,
     SchemaFormat,
     Text,
+    TextDelta,
+    TokenUsage,
     Tool,
     ToolCall,
+    ToolCallDelta,
     ToolChoice,
     ToolMessage,
     ToolResult,
     user,
 )
-from onward.agents.model.stream import Finished, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 from onward.agents.models import Models
-from onward.agents.others.client import OthersModel
-from onward.agents.others.failing import failure_of
-from onward.agents.others.sealing import sealed
-from onward.agents.providers import read_providers
-from onward.agents.wire.refusal import Asked
+from onward.agents.others import OthersModel
+from onward.agents.others_pydantic_ai import failure_of, sealed
+from onward.agents.providers import Keys, read_providers
+from onward.agents.refusal import AskedModel
 from onward.clock import SystemClock
 from onward.process import SystemSpawn
 from onward.testing.clock import ManualClock
@@ -122,7 +124,7 @@ async def test_whoever_stops_early_closes_the_stream() -> None:
 
 
 async def test_every_kind_of_tokens_is_counted() -> None:
-    usage = Usage(input=90, output=20, cached_input=5, cache_write=30, cache_write_1h=10, reasoning=3)
+    usage = TokenUsage(input=90, output=20, cached_input=5, cache_write=30, cache_write_1h=10, reasoning=3)
     model = PlayedModel(Script(default=Reply(text="Hi", usage=usage)), request())
     told, _ = await pieces_of(client_of(model, clock=ManualClock()))
     assert isinstance(told[-1], Finished)
@@ -241,7 +243,7 @@ async def test_the_tools_of_the_librarys_own_model_are_called() -> None:
     assert [piece.name for piece in told if isinstance(piece, ToolCallDelta)] == ["look"]
 
 
-SMALL = Asked("acme", "small")
+SMALL = AskedModel("acme", "small")
 
 
 @pytest.mark.parametrize(

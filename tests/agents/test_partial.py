@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onward.agents.model.request import AssistantMessage, Text
+from onward.agents.model import AssistantMessage, Text
 from onward.agents.models import Models
 from onward.agents.providers import read_providers
 from onward.errors import InvalidInput

@@ -9,11 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.agents.model.request import ModelRequest, SchemaFormat, Tool, user
-from onward.agents.model.stream import Usage
-from onward.agents.prices import LongRates, Price, cost_micro, most_micro, read_prices, shipped_prices
+from onward.agents.model import ModelRequest, SchemaFormat, TokenUsage, Tool, user
+from onward.agents.prices import (
+    LongRates,
+    Price,
+    cost_micro,
+    estimate_tokens,
+    most_micro,
+    read_prices,
+    shipped_prices,
+    text_tokens,
+)
 from onward.agents.providers import split_name
-from onward.agents.tokens import estimate_tokens, text_tokens
 from onward.errors import InvalidInput
 from onward.model.values import KNOWN_PROVIDERS
 
@@ -21,33 +28,33 @@ PRICE = Price(input=1_250_000, output=10_000_000, cached_input=125_000)
 
 
 def test_a_cost_is_the_sum_of_its_parts() -> None:
-    usage = Usage(input=1_000_000, cached_input=400_000, output=100_000, reasoning=90_000)
+    usage = TokenUsage(input=1_000_000, cached_input=400_000, output=100_000, reasoning=90_000)
     assert cost_micro(usage, PRICE) == 600_000 * 125 // 100 + 400_000 * 125 // 1000 + 100_000 * 10
 
 
 def test_a_part_of_a_millionth_is_rounded_up() -> None:
-    assert cost_micro(Usage(input=1), PRICE) == 2
-    assert cost_micro(Usage(), PRICE) == 0
+    assert cost_micro(TokenUsage(input=1), PRICE) == 2
+    assert cost_micro(TokenUsage(), PRICE) == 0
 
 
 def test_input_without_a_price_of_its_own_costs_as_other_input() -> None:
     plain = Price(input=3_000_000, output=0)
-    assert cost_micro(Usage(input=30, cached_input=10, cache_write=10), plain) == 90
+    assert cost_micro(TokenUsage(input=30, cached_input=10, cache_write=10), plain) == 90
 
 
 def test_long_input_has_its_own_rates_for_all_of_it() -> None:
     price = Price(
         input=1_000_000, output=1_000_000, long=LongRates(above=100, input=2_000_000, output=3_000_000)
     )
-    assert cost_micro(Usage(input=100, output=10), price) == 110
-    assert cost_micro(Usage(input=101, output=10), price) == 232
+    assert cost_micro(TokenUsage(input=100, output=10), price) == 110
+    assert cost_micro(TokenUsage(input=101, output=10), price) == 232
 
 
 def test_what_a_cache_keeps_costs_by_how_long_it_is_kept() -> None:
     price = Price(
         input=5_000_000, output=0, cached_input=500_000, cache_write=6_250_000, cache_write_1h=10_000_000
     )
-    usage = Usage(input=1_000, cached_input=400, cache_write=300, cache_write_1h=100)
+    usage = TokenUsage(input=1_000, cached_input=400, cache_write=300, cache_write_1h=100)
     assert cost_micro(usage, price) == 300 * 5 + 400 // 2 + 200 * 25 // 4 + 100 * 10
     plain = Price(input=5_000_000, output=0, cache_write=6_000_000)
     assert cost_micro(usage, plain) == 700 * 5 + 300 * 6
@@ -56,7 +63,7 @@ def test_what_a_cache_keeps_costs_by_how_long_it_is_kept() -> None:
 def test_a_reservation_covers_what_a_cache_may_take() -> None:
     dear = Price(input=4_000_000, output=1_000_000, cache_write=5_000_000)
     cheap = Price(input=4_000_000, output=1_000_000, cache_write=1_000_000)
-    usage = Usage(input=100, output=10)
+    usage = TokenUsage(input=100, output=10)
     assert (most_micro(usage, dear), most_micro(usage, cheap)) == (510, 410)
 
 
@@ -66,7 +73,7 @@ rates = st.integers(0, 10**12)
 
 @given(counts, counts, counts, rates, rates, rates)
 def test_a_cost_is_exact(new: int, cached: int, output: int, first: int, second: int, third: int) -> None:
-    usage = Usage(input=new + cached, cached_input=cached, output=output)
+    usage = TokenUsage(input=new + cached, cached_input=cached, output=output)
     exact = Fraction(new * first + cached * second + output * third, 1_000_000)
     cost = cost_micro(usage, Price(input=first, cached_input=second, output=third))
     assert exact <= cost < exact + 1

@@ -10,11 +10,9 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from onward.agents.model.failure import FailureKind
-from onward.agents.model.stream import FinishReason, TextDelta, collect
-from onward.agents.prices import read_prices
+from onward.agents.model import FailureKind, FinishReason, TextDelta, collect
+from onward.agents.prices import estimate_tokens, read_prices
 from onward.agents.step.handler import AgentHandler
-from onward.agents.tokens import estimate_tokens
 from onward.agents.tools.toolbox import Toolbox
 from onward.clock import SystemClock, SystemDice
 from onward.model.run import RunStatus

@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.agents.model.failure import Failure, FailureKind
-from onward.agents.model.retries import (
+from onward.agents.model import (
     ASKED_S_MAX,
     BACKING_OFF,
     HANDLING,
     HOLDING,
+    Failure,
+    FailureKind,
     GiveUp,
     Retry,
     TryAgain,
     after_failure,
     pause_s,
 )
-from onward.agents.wire.refusal import Asked, Response, refusal
-from onward.agents.wire.retry_after import retry_at_us
+from onward.agents.refusal import AskedModel, ProviderResponse, refusal, retry_at_us
 from onward.testing.clock import NOVEMBER_2023_US as NOW
 
 kinds = st.sampled_from(FailureKind)
@@ -147,13 +147,17 @@ def test_no_header_breaks_the_reading_of_it(text: str) -> None:
 )
 def test_the_words_of_a_refusal_say_more_than_its_status(status: int, body: str, kind: FailureKind) -> None:
     told = refusal(
-        Asked("acme", "small"), Response(status=status, headers={}, body=body.encode()), now_us=NOW
+        AskedModel("acme", "small"),
+        ProviderResponse(status=status, headers={}, body=body.encode()),
+        now_us=NOW,
     )
     assert told.kind is kind
 
 
 @given(st.integers(100, 999), st.binary())
 def test_every_response_is_some_failure_in_one_line(status: int, body: bytes) -> None:
-    told = refusal(Asked("acme", "small"), Response(status=status, headers={}, body=body), now_us=NOW)
+    told = refusal(
+        AskedModel("acme", "small"), ProviderResponse(status=status, headers={}, body=body), now_us=NOW
+    )
     assert "\n" not in told.message
     assert told.message.endswith(".")

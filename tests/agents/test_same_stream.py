@@ -5,17 +5,20 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from onward.agents.model.request import (
+from onward.agents.model import (
     AssistantMessage,
+    FinishReason,
     ModelRequest,
+    Streamed,
     Text,
+    TokenUsage,
     Tool,
     ToolCall,
+    ToolCallDelta,
     ToolMessage,
     ToolResult,
     user,
 )
-from onward.agents.model.stream import FinishReason, Streamed, ToolCallDelta, Usage
 from onward.model.values import WIRE_FORMATS
 from onward.testing.clock import ManualClock
 from onward.testing.models.script import Reply, Rule, Script
@@ -33,7 +36,7 @@ REPLIES = {
     "a refusal": Reply(refusal="No."),
     "a filter": Reply(text="It is", finish_reason=FinishReason.REFUSAL),
     "another reason": Reply(text="It is", finish_reason=FinishReason.OTHER),
-    "its own usage": Reply(text="Hi", usage=Usage(input=10, output=20, cached_input=5, reasoning=3)),
+    "its own usage": Reply(text="Hi", usage=TokenUsage(input=10, output=20, cached_input=5, reasoning=3)),
     "no usage": Reply(text="Hello you", counts=False),
     "no usage of tool calls": Reply(tool_calls=CALLS, reasoning="hm", counts=False),
     "no DONE": Reply(text="Hi", has_done=False),

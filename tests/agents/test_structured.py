@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from onward.agents.model.request import SchemaFormat
-from onward.agents.model.stream import FinishReason
+from onward.agents.model import FinishReason, SchemaFormat
 from onward.agents.step.rounds import CUT_OFF
 from onward.errors import InvalidInput
 from onward.model.run import RunStatus

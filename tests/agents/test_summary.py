@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onward.agents.model.request import Text
+from onward.agents.model import Text
 from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
 from onward.errors import InvalidInput

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from onward.agents.model.request import Message, ToolChoice, ToolMessage, ToolResult, UserMessage, user
-from onward.agents.model.stream import Usage
+from onward.agents.model import Message, TokenUsage, ToolChoice, ToolMessage, ToolResult, UserMessage, user
 from onward.agents.step.rounds import LOOPING, UNUSED
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules, ToolUse
 from onward.engine.loop.stop import StopSwitch
@@ -345,7 +344,7 @@ async def test_the_rounds_of_a_step_have_an_end_and_its_answers_are_kept(world: 
 
 
 async def test_the_output_of_a_step_has_a_ceiling(world: World) -> None:
-    big = Usage(input=1, output=60)
+    big = TokenUsage(input=1, output=60)
     scripted = model(asks(wish(arguments='{"n": 1}'), usage=big), asks(wish(arguments='{"n": 2}'), usage=big))
     process = await working(world, scripted, tool := Counting())
     run = await process.start(line("work", work="max_output_tokens=100"))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from onward.agents.model.request import (
+from onward.agents.model import (
     AssistantMessage,
+    FinishReason,
     ModelRequest,
     SchemaFormat,
     Text,
@@ -14,10 +15,10 @@ from onward.agents.model.request import (
     ToolChoice,
     ToolMessage,
     ToolResult,
+    collect,
     user,
 )
-from onward.agents.model.stream import FinishReason, collect
-from onward.agents.tools_as_json import told_in_prompt
+from onward.agents.models import told_in_prompt
 from onward.testing.models.script import Reply, Script
 from tests.agents.asking import NAME, at_endpoint
 

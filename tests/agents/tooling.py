@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from onward.agents.model.request import Tool, ToolCall
+from onward.agents.model import Tool, ToolCall
 from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
 from onward.agents.tools.port import AgentTool, ToolAnswer, ToolRules, ToolUse

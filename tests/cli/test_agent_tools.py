@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from onward.agents.model.request import ToolCall
+from onward.agents.model import ToolCall
 from onward.testing.models.script import Reply, Rule, Script
 from tests.agents.tools.mcp_servers import PROGRAM
 from tests.cli.agents import with_model

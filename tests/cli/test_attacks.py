@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from onward.agents.model.request import ToolCall
+from onward.agents.model import ToolCall
 from onward.testing.models.script import Reply, Rule, Script
 from tests.agents.tools.mcp_servers import PROGRAM
 from tests.cli.agents import with_model

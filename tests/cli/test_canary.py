@@ -18,8 +18,8 @@ from tests.redact.canary import CANARY, NAME, PROVIDER_KEY
 APP = """
 import os
 from onward import Onward, Result
-from onward.agents.model.failure import ModelFailed
-from onward.agents.model.request import ModelRequest, user
+from onward.agents.model import ModelFailed
+from onward.agents.model import ModelRequest, user
 from onward.config import load_settings
 from onward.wiring import open_models
 

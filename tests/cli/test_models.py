@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.agents.model.stream import Usage
+from onward.agents.model import TokenUsage
 from onward.model.values import KNOWN_PROVIDERS
 from onward.testing.models.script import Reply, Script
 from tests.cli.agents import TALK, with_model
@@ -83,7 +83,7 @@ def test_a_bad_setting_is_one_clear_sentence(shell: Shell) -> None:
 def test_a_pipeline_asks_every_known_provider_and_its_usage_is_recorded(
     shell: Shell, model: str, written: int, cost: float
 ) -> None:
-    usage = Usage(input=1_000, output=600, cached_input=0, cache_write=written, reasoning=100)
+    usage = TokenUsage(input=1_000, output=600, cached_input=0, cache_write=written, reasoning=100)
     with with_model(shell, Script(default=Reply(text="Hello.", reasoning="hm", usage=usage))):
         shell.environment["ONWARD_MODEL"] = model
         shell.write("talk.dot", TALK)

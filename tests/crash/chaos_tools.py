@@ -18,7 +18,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from onward.agents.model.request import ToolCall
+from onward.agents.model import ToolCall
 from onward.model.call import CallFinished, CallKind, CallStarted, CallStatus, call_key
 from onward.model.events import AttemptFailed, Event
 from onward.store.codec import unseal

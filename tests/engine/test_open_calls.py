@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onward.agents.model.stream import FinishReason
+from onward.agents.model import FinishReason
 from onward.carry.exporter import Exporter, row_of
 from onward.carry.format import Spool
 from onward.carry.importer import CheckedExport, Importer

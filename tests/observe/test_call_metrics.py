@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onward.agents.model.stream import Usage as Counted
+from onward.agents.model import TokenUsage as Counted
 from onward.errors import StoreUnavailable
 from onward.handlers.calls import CallAnswer, CallOptions
 from onward.handlers.function import FunctionHandler

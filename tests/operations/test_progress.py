@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onward.agents.model.stream import FinishReason, TextDelta
+from onward.agents.model import FinishReason, TextDelta
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
 from onward.model.run import RunStatus

@@ -52,6 +52,7 @@ LAYERS: dict[str, list[str]] = {
     ],
     "agents.tools": [
         "agents.model",
+        "agents.lists",
         "handlers",
         "pipeline.graph",
         "model",
@@ -62,7 +63,7 @@ LAYERS: dict[str, list[str]] = {
         "receipts.entry",  # the way into a directory that others write to, through no link
     ],
     "agents.tools.mcp": [
-        *("agents.tools", "agents.model", "agents.keys", "agents.providers", "agents.wire"),
+        *("agents.tools", "agents.model", "agents.providers", "agents.wire", "agents.http"),
         *("handlers", "pipeline.graph", "model", "errors", "clock", "version", "process", "child"),
     ],
     "agents.model": ["errors"],  # the port: values and pure functions
@@ -189,11 +190,11 @@ CONFINED: dict[str, list[str]] = {
     "psycopg_pool": ["store.postgres*", "testing*"],
     "cyclopts": ["cli*"],
     "jsonschema_rs": ["agents.tools.schema*"],
-    "aiohttp": ["agents.wire.http", "agents.tools.web.client", "testing*"],
+    "aiohttp": ["agents.http", "agents.tools.web", "testing*"],
     "pydantic_ai": ["agents.others*"],
-    "boto3": ["agents.others.bedrock"],
-    "botocore": ["agents.others.bedrock"],
-    "yarl": ["agents.wire.http", "agents.tools.web.client", "testing*"],
+    "boto3": ["agents.others_bedrock"],
+    "botocore": ["agents.others_bedrock"],
+    "yarl": ["agents.http", "agents.tools.web", "testing*"],
     # Time, identity and chance are passed in, so that a whole fleet can run from a seed.
     # The supervisor is a program of its own: it must keep a deadline while we are frozen.
     "time": ["clock", "supervisor", "testing*"],
@@ -316,9 +317,9 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
         ("store.postgres_pool", "import apsw"),
         ("store.sql", "from psycopg.rows import dict_row"),
         ("engine.loop.run_loop", "import time"),
-        ("agents.model.port", "from onward.agents.wire.client import WireModel"),
+        ("agents.model", "from onward.agents.http import WireModel"),
         ("agents.models", "import aiohttp"),
-        ("agents.keys", "from onward.store.port.log import RunLog"),
+        ("agents.providers", "from onward.store.port.log import RunLog"),
         ("machine.definition", "from random import random"),
         ("cli.main", "import os\nhome = os.environ['HOME']"),
         ("store.sqlite", "from os import getenv"),
@@ -355,7 +356,7 @@ def written(name: str, code: str) -> Module:
 
 def test_a_model_can_be_named_and_priced_without_an_http_client() -> None:
     """Workers, and whoever shows runs, need the port long before the first request."""
-    named = "onward.wiring, onward.wiring, onward.agents.models, onward.agents.prices"
+    named = "onward.wiring, onward.agents.models, onward.agents.prices"
     code = f"import sys, {named}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"aiohttp", "yarl", "pydantic_ai"} & set(loaded.stdout.split())

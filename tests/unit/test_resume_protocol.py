@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from onward.agents.model.request import ToolCall
+from onward.agents.model import ToolCall
 from onward.pipeline.build import build
 from onward.receipts.resume_point import find_resume_point
 from onward.testing.models.ledger import read_ledger

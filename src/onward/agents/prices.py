@@ -1,12 +1,19 @@
-"""What models cost: a table with its date, the user's own prices over it, and exact sums in integers.
+"""What models cost: a table with its date, the user's own prices over it, and an estimate of tokens.
 
 A price is an integer: millionths of a unit of money per million model tokens. One dollar per million tokens
-is 1,000,000.
+is 1,000,000. Sums are exact, in integers.
+
+How many tokens a text may be is estimated without the model's tokenizer: for reserving, not for billing. No
+byte-level tokenizer makes more tokens than bytes. Of prose and code, about 4 and 3 letters are a token; of
+digits, punctuation, long words without a space (hashes, base64) and other scripts, a byte can be one. The
+estimate counts a third of the letters and every other byte: 1 to 1.8 times what a tokenizer with a small
+vocabulary counted in prose, code, JSON, hashes and six languages (`tests/agents/test_prices.py`).
 """
 
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from importlib.resources import files
@@ -14,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from onward.agents.model.stream import Usage
+from onward.agents.model import ModelRequest, Reasoning, Text, TokenUsage, ToolCall, ToolResult
 from onward.errors import InvalidInput
 from onward.model.values import shown
 
@@ -33,7 +40,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cache_write: int | None = None
     cache_write_1h: int | None = None
 
-    def parts(self, usage: Usage) -> int:
+    def parts(self, usage: TokenUsage) -> int:
         """What these tokens cost, in millionths of what is counted in."""
         cached, written, long = usage.cached_input, usage.cache_write, usage.cache_write_1h
         write = self.input if self.cache_write is None else self.cache_write
@@ -100,16 +107,16 @@ def read_prices(tables: Mapping[str, Any], *, where: str = "onward.toml") -> Pri
     return Prices({**shipped_prices().models, **own})
 
 
-def cost_micro(usage: Usage, price: Price) -> int:
+def cost_micro(usage: TokenUsage, price: Price) -> int:
     """What a request cost, in millionths of a unit of money, rounded up."""
     is_long = price.long is not None and usage.input > price.long.above
     rates: Rates = price.long if is_long and price.long is not None else price
     return -(-max(rates.parts(usage), 0) // MILLION)
 
 
-def most_micro(usage: Usage, price: Price) -> int:
+def most_micro(usage: TokenUsage, price: Price) -> int:
     """What a request with this input and output can cost at most: a cache may be written with all of it."""
-    written = Usage(input=usage.input, output=usage.output, cache_write=usage.input)
+    written = TokenUsage(input=usage.input, output=usage.output, cache_write=usage.input)
     return max(cost_micro(usage, price), cost_micro(written, price))
 
 
@@ -143,3 +150,49 @@ def _micro(value: object, what: str) -> int:
             f"{what} is {shown(value)}; write a number from 0 to {PRICE_MAX} with at most 6 decimals."
         ) from None
     return int(micro)
+
+
+_LETTERS = (string.ascii_letters + " \n\t").encode()
+_UNBROKEN = re.compile(rb"[A-Za-z0-9+/=_-]{24,}")
+PER_MESSAGE = 8
+"""Its role and the marks around it."""
+PER_REQUEST = 16
+
+
+def text_tokens(text: str) -> int:
+    """An upper estimate for one text."""
+    data = text.encode("utf-8", "surrogatepass")
+    words = _UNBROKEN.sub(b"", data)
+    others = len(words.translate(None, _LETTERS))
+    return len(data) - len(words) + others + -(-(len(words) - others) // 3)
+
+
+def estimate_tokens(request: ModelRequest) -> int:
+    """An upper estimate of a request's input; the ceiling of its answer is not in it."""
+    total = PER_REQUEST + text_tokens(request.system)
+    for message in request.messages:
+        total += PER_MESSAGE
+        for part in message.parts:
+            total += PER_MESSAGE + text_tokens(_counted_text(part)) + _signed_tokens(part)
+    if request.tools or request.format is not None:
+        schemas = msgspec.json.encode((request.tools, request.format)).decode()
+        total += text_tokens(schemas)
+    return total
+
+
+def estimated_usage(request: ModelRequest, *, pieces: int, characters: int) -> TokenUsage:
+    """The usage of an answer, if the provider counted nothing: servers send a token a piece, or several."""
+    output = max(pieces, -(-characters // 3))
+    if request.max_tokens is not None:
+        output = min(output, request.max_tokens)
+    return TokenUsage(input=estimate_tokens(request), output=output, is_estimated=True)
+
+
+def _signed_tokens(part: Text | Reasoning | ToolCall | ToolResult) -> int:
+    """Of a signature: it may stand for reasoning that nobody was shown and that is counted all the same."""
+    signature = part.signature if isinstance(part, Reasoning | ToolCall) else ""
+    return -(-len(signature) // 3)
+
+
+def _counted_text(part: Text | Reasoning | ToolCall | ToolResult) -> str:
+    return part.name + part.arguments if isinstance(part, ToolCall) else part.text

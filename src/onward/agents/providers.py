@@ -1,10 +1,18 @@
-"""Providers as settings describe them, and the names of models: `provider:model`.
+"""Providers as settings describe them, the names of models (`provider:model`), and keys by reference.
 
-A setting that cannot be used is refused in one sentence. No key is in here, only where to find it.
+A setting that cannot be used is refused in one sentence. A provider holds no key, only where to find it; a
+key is read when a request is made, and kept nowhere:
+
+    env:NAME       a variable of this process
+    file:PATH      the first line of a file
+    command:LINE   the first line that a shell command prints
+
+`TimeLimits` is how long a provider may take.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,10 +20,37 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from onward.agents.keys import check_reference, is_reference
-from onward.agents.wire.limits import TimeLimits
-from onward.errors import InvalidInput
+from onward.clock import NO_DEADLINE
+from onward.errors import InvalidInput, SpawnFailed
 from onward.model.values import GRACE, KNOWN_PROVIDERS, OTHER_FORMAT, WIRE_FORMATS, KnownProvider, shown
+from onward.process import Spawn
+from onward.threads import in_thread
+
+
+class TimeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds. A model that reasons may be silent for minutes before its first word."""
+
+    connect_s: float = 10.0
+    first_byte_s: float = 600.0
+    """Until the answer begins, after the connection is made."""
+    between_s: float = 120.0
+    """Between two pieces of an answer; comments that keep a connection alive count as pieces."""
+    total_s: float = 1800.0
+
+
+def patience(limits: TimeLimits, *, spent_s: float, is_first: bool) -> tuple[float, str]:
+    """How long the next piece of an answer may take, and what is said of one that takes longer.
+
+    `spent_s` is the time since the request; what the head of the answer took is part of the first piece's.
+    """
+    wait_s, late = limits.between_s, f"sent nothing for {limits.between_s:g} s"
+    if is_first:
+        wait_s = limits.connect_s + limits.first_byte_s - spent_s
+        late = f"sent nothing for {limits.first_byte_s:g} s"
+    if limits.total_s - spent_s < wait_s:
+        return limits.total_s - spent_s, f"took longer than {limits.total_s:g} s"
+    return wait_s, late
+
 
 OPENAI = "openai"
 KEY_HEADERS = {"openai": "authorization", "anthropic": "x-api-key", "google": "x-goog-api-key"}
@@ -309,3 +344,111 @@ def full_name(model: str, *, provider: str = "", default: str | None, known: Map
     if not wanted:
         raise InvalidInput(f"the provider {provider!r} is named without a model; write {provider}:MODEL.")
     return f"{provider}:{wanted}"
+
+
+KINDS = ("env", "file", "command")
+COMMAND_S_MAX = 30.0
+KEY_BYTES_MAX = 16 * 1024
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SENDABLE = re.compile(r"[\x21-\x7e]+")
+
+
+class KeyMissing(Exception):
+    """There is no usable key; the message says where it was looked for, and never what was found."""
+
+
+def check_reference(text: str, where: str) -> str:
+    """The reference itself; InvalidInput if it is none, which is how a key in a file is noticed."""
+    kind, colon, rest = text.partition(":")
+    if (
+        not colon
+        or kind not in KINDS
+        or not rest.strip()
+        or (kind == "env" and not _VARIABLE_NAME.fullmatch(rest))
+    ):
+        raise InvalidInput(
+            f"{where} is not a reference; write env:NAME, file:PATH or command:LINE, never the key itself."
+        )
+    return text
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text names a key instead of being one."""
+    return text.partition(":")[0] in KINDS and ":" in text
+
+
+class Keys:
+    """Reads keys. `variables` gives those of the process; `directory` is where paths and commands begin."""
+
+    def __init__(
+        self,
+        *,
+        variables: Callable[[], Mapping[str, str]],
+        spawn: Spawn,
+        directory: str = ".",
+        known_as: Callable[[str, str], object] = lambda name, value: None,
+    ) -> None:
+        """`known_as` gets the name and the value of every key that is read, so that it is stored nowhere."""
+        self._variables, self._spawn, self._directory = variables, spawn, directory
+        self._known_as = known_as
+
+    async def find(self, reference: str | None, *, is_needed: bool) -> str:
+        """The key; empty if there is none and none is needed."""
+        if reference is None:
+            return ""
+        kind, _, rest = reference.partition(":")
+        if kind == "env" and not is_needed and not self._variables().get(rest):
+            return ""
+        return await self.value(reference)
+
+    async def value(self, text: str) -> str:
+        """What a reference stands for; any other text stands for itself."""
+        kind, _, rest = text.partition(":")
+        if not is_reference(text):
+            return text
+        found = await {"env": self._of_variable, "file": self._of_file, "command": self._of_command}[kind](
+            rest
+        )
+        first = found.strip().partition("\n")[0].strip()
+        if not first:
+            raise KeyMissing(f"{kind}:{rest} is empty")
+        if not _SENDABLE.fullmatch(first):
+            raise KeyMissing(f"{kind}:{rest} holds characters that no key has")
+        self._known_as("provider key" if kind == "command" else os.path.basename(rest), first)
+        return first
+
+    async def _of_variable(self, name: str) -> str:
+        found = self._variables().get(name)
+        if found is None:
+            raise KeyMissing(f"the variable {name}, which should hold its key, is not set")
+        return found
+
+    async def _of_file(self, path: str) -> str:
+        try:
+            return await in_thread(_read, self._directory, path)
+        except OSError as error:
+            raise KeyMissing(f"the file {path} of its key cannot be read ({error.strerror})") from None
+        except UnicodeDecodeError:
+            raise KeyMissing(f"the file {path} of its key is not text") from None
+
+    async def _of_command(self, line: str) -> str:
+        try:
+            ended = await self._spawn.run(
+                line,
+                env=self._variables(),
+                cwd=self._directory,
+                timeout_s=COMMAND_S_MAX,
+                deadline=NO_DEADLINE,
+            )
+        except (SpawnFailed, InvalidInput):
+            raise KeyMissing("the command of its key cannot be started") from None
+        if ended.timed_out:
+            raise KeyMissing(f"the command of its key took longer than {COMMAND_S_MAX:g} s")
+        if ended.exit_code != 0:
+            raise KeyMissing(f"the command of its key failed with exit code {ended.exit_code}")
+        return ended.stdout
+
+
+def _read(directory: str, path: str) -> str:
+    with open(os.path.join(directory, os.path.expanduser(path)), encoding="utf-8") as file:
+        return file.read(KEY_BYTES_MAX)

@@ -158,8 +158,7 @@ class AppRegistrations:
         replace: bool,
         place: str,
     ) -> ToolT:
-        from onward.agents.tools.functions.isolated import IsolatedTool
-        from onward.agents.tools.functions.tool import function_tool
+        from onward.agents.tools.functions import IsolatedTool, function_tool
 
         tool = function_tool(function, rules=rules, where=place, name=name)
         made: AgentTool = tool

@@ -7,8 +7,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from onward.agents.listed import ModelList
-from onward.agents.tools.listed import ToolList
+from onward.agents.lists import ModelList, ToolList
 from onward.operations.here.replies import (
     Check,
     EffectMade,

@@ -12,20 +12,20 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from onward.agents.model.failure import FailureKind, ModelFailed
-from onward.agents.model.request import ModelRequest
-from onward.agents.model.stream import (
+from onward.agents.model import (
+    FailureKind,
     Finished,
     FinishReason,
+    ModelFailed,
+    ModelRequest,
     ReasoningDelta,
     Streamed,
     TextDelta,
     ToolCallDelta,
 )
-from onward.agents.providers import split_name
-from onward.agents.tokens import estimated_usage
-from onward.agents.wire.limits import TimeLimits
-from onward.agents.wire.refusal import Asked, Response, error_in_stream, failed, refusal
+from onward.agents.prices import estimated_usage
+from onward.agents.providers import TimeLimits, split_name
+from onward.agents.refusal import AskedModel, ProviderResponse, error_in_stream, failed, refusal
 from onward.clock import Clock
 from onward.testing.models.openai_wire import OpenAIWire
 from onward.testing.models.script import Played, Playing, Reply, Script, played, prompt_of
@@ -57,7 +57,7 @@ class ScriptedModel:
     ) -> AsyncGenerator[Streamed, None]:
         """As the port says."""
         self.received.append(Received(request=request, idempotency_key=idempotency_key))
-        asked = Asked(*split_name(request.model))
+        asked = AskedModel(*split_name(request.model))
         prompt = prompt_of(request, asked.model)
         reply = self._playing.next(prompt)
         request_id = f"req_{self._playing.requests}"
@@ -80,7 +80,7 @@ class ScriptedModel:
         """As the port says: there is nothing to drop."""
 
     def _finished(
-        self, request: ModelRequest, asked: Asked, reply: Reply, act: Played, request_id: str
+        self, request: ModelRequest, asked: AskedModel, reply: Reply, act: Played, request_id: str
     ) -> Finished:
         usage = act.usage
         if not reply.counts:
@@ -90,17 +90,17 @@ class ScriptedModel:
             usage=usage, finish_reason=act.finish_reason, model=asked.model, request_id=request_id
         )
 
-    def _refuse(self, asked: Asked, reply: Reply, request_id: str) -> None:
+    def _refuse(self, asked: AskedModel, reply: Reply, request_id: str) -> None:
         if reply.status == 200 and reply.break_with == "html" and reply.break_after == 0:
             what = "answered with an HTML page"
             raise ModelFailed(failed(asked, FailureKind.REQUEST, what, status=200, request_id=request_id))
         if reply.status != 200:
             headers = {"x-request-id": request_id, **error_headers(reply)}
-            response = Response(status=reply.status, headers=headers, body=error_body(reply, _WIRE))
+            response = ProviderResponse(status=reply.status, headers=headers, body=error_body(reply, _WIRE))
             raise ModelFailed(refusal(asked, response, now_us=self._clock.now_us()))
 
-    async def _break(self, asked: Asked, reply: Reply, request_id: str) -> None:
-        head = Response(status=200, headers={"x-request-id": request_id})
+    async def _break(self, asked: AskedModel, reply: Reply, request_id: str) -> None:
+        head = ProviderResponse(status=200, headers={"x-request-id": request_id})
         if reply.break_with == "error":
             raise ModelFailed(error_in_stream(asked, _WIRE.error(500)["error"], head))
         what = "broke off its answer (the connection was closed)"
@@ -114,7 +114,7 @@ class ScriptedModel:
             failed(asked, FailureKind.CUT, what, status=200, request_id=request_id, may_have_cost=True)
         )
 
-    def _check_empty(self, asked: Asked, act: Played, request_id: str) -> None:
+    def _check_empty(self, asked: AskedModel, act: Played, request_id: str) -> None:
         is_said = any(not isinstance(piece, ReasoningDelta) for piece in act.pieces)
         if not is_said and act.finish_reason not in (FinishReason.LENGTH, FinishReason.REFUSAL):
             raise ModelFailed(

@@ -13,8 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from onward.agents.prices import Prices, read_prices
-from onward.agents.programs.choosing import AgentSteps, AsksModels
-from onward.agents.programs.handler import ProgramHandler
+from onward.agents.programs.handler import AgentSteps, AsksModels, ProgramHandler
 from onward.agents.programs.program import KNOWN_PROGRAMS, LINES, Program
 from onward.model.call import CallFinished
 from onward.model.values import ALWAYS_PASSED, is_named

@@ -7,28 +7,33 @@ from typing import Any
 
 import pytest
 
-from onward.agents.model.failure import FailureKind
-from onward.agents.model.stream import Usage
-from onward.agents.programs.formats import Asked, input_of, model_of, words_of
-from onward.agents.programs.program import KNOWN_PROGRAMS, Program
-from onward.agents.programs.reading.claude import ClaudeReader
-from onward.agents.programs.reading.codex import CodexReader
-from onward.agents.programs.reading.gemini import GeminiReader
-from onward.agents.programs.reading.lines import LinesReader
-from onward.agents.programs.reading.pieces import (
-    Began,
-    Counted,
-    Ended,
-    Got,
-    Noted,
+from onward.agents.model import FailureKind, TokenUsage
+from onward.agents.programs.output import (
+    ClaudeReader,
+    CodexReader,
+    GeminiReader,
+    LineNoted,
+    LinesReader,
     Piece,
-    Said,
-    Thought,
-    Trouble,
-    Used,
+    ProgramToolAnswered,
+    ProgramToolUsed,
+    SessionBegan,
+    TextSaid,
+    ThoughtSaid,
+    TokensCounted,
+    TurnEnded,
+    TurnFailed,
 )
-from onward.agents.programs.reading.splitting import Lines, event_in
-from onward.agents.programs.trouble import failed
+from onward.agents.programs.program import (
+    KNOWN_PROGRAMS,
+    Program,
+    TurnRequest,
+    failed,
+    input_of,
+    model_of,
+    words_of,
+)
+from onward.agents.programs.turn import Lines, event_in
 from onward.errors import InvalidInput
 from onward.testing.clock import ManualClock
 
@@ -73,14 +78,14 @@ def test_claude_codes_messages_and_result_are_read() -> None:
         },
     )
     assert found == [
-        Began("s", "claude-x"),
-        Thought("Hm.\n"),
-        Said("I look.\n\n"),
-        Used("Bash", '{"command":"ls"}'),
-        Got("a b"),
-        Began("s2"),
-        Counted(Usage(input=73, output=7, cached_input=50, cache_write=20), 500_000),
-        Ended("Done."),
+        SessionBegan("s", "claude-x"),
+        ThoughtSaid("Hm.\n"),
+        TextSaid("I look.\n\n"),
+        ProgramToolUsed("Bash", '{"command":"ls"}'),
+        ProgramToolAnswered("a b"),
+        SessionBegan("s2"),
+        TokensCounted(TokenUsage(input=73, output=7, cached_input=50, cache_write=20), 500_000),
+        TurnEnded("Done."),
     ]
 
 
@@ -90,7 +95,7 @@ def test_what_claude_code_streams_in_parts_is_said_once() -> None:
     found = read(
         ClaudeReader(), {"type": "stream_event", "event": delta}, {"type": "assistant", "message": whole}
     )
-    assert found == [Said("Hi."), Said("\n\n")]
+    assert found == [TextSaid("Hi."), TextSaid("\n\n")]
 
 
 def test_neither_a_subagent_nor_an_error_shown_as_text_is_the_answer() -> None:
@@ -114,7 +119,7 @@ def test_neither_a_subagent_nor_an_error_shown_as_text_is_the_answer() -> None:
 )
 def test_a_result_of_claude_code_that_is_no_success_is_trouble(event: dict[str, Any], message: str) -> None:
     (*_, last) = read(ClaudeReader(), {"type": "result", **event})
-    assert isinstance(last, Trouble)
+    assert isinstance(last, TurnFailed)
     assert message in last.message
 
 
@@ -139,18 +144,18 @@ def test_codex_answers_with_its_last_message() -> None:
         },
     )
     assert found == [
-        Began("th"),
-        Trouble("Reconnecting... 1/5"),
-        Thought("Hm.\n"),
-        Used("shell", "ls"),
-        Got("a", is_error=True),
-        Used("file_change", "update a.py"),
-        Said("First.\n\n"),
-        Said("Last.\n\n"),
-        Counted(Usage(input=30, output=5, cached_input=10), is_total=True),
-        Ended("Last."),
+        SessionBegan("th"),
+        TurnFailed("Reconnecting... 1/5"),
+        ThoughtSaid("Hm.\n"),
+        ProgramToolUsed("shell", "ls"),
+        ProgramToolAnswered("a", is_error=True),
+        ProgramToolUsed("file_change", "update a.py"),
+        TextSaid("First.\n\n"),
+        TextSaid("Last.\n\n"),
+        TokensCounted(TokenUsage(input=30, output=5, cached_input=10), is_total=True),
+        TurnEnded("Last."),
     ]
-    assert read(CodexReader(), {"type": "turn.failed", "error": {"message": "No."}}) == [Trouble("No.")]
+    assert read(CodexReader(), {"type": "turn.failed", "error": {"message": "No."}}) == [TurnFailed("No.")]
 
 
 def test_gemini_answers_with_what_it_said_after_its_last_tool() -> None:
@@ -171,19 +176,22 @@ def test_gemini_answers_with_what_it_said_after_its_last_tool() -> None:
         },
     )
     assert found == [
-        Began("g", "gemini-x"),
-        Said("I look. "),
-        Used("ls", '{"path":"."}'),
-        Got("no", is_error=True),
-        Noted("slow"),
-        Said("Do"),
-        Said("ne."),
-        Counted(Usage(input=9, output=4, cached_input=2)),
-        Ended("Done."),
+        SessionBegan("g", "gemini-x"),
+        TextSaid("I look. "),
+        ProgramToolUsed("ls", '{"path":"."}'),
+        ProgramToolAnswered("no", is_error=True),
+        LineNoted("slow"),
+        TextSaid("Do"),
+        TextSaid("ne."),
+        TokensCounted(TokenUsage(input=9, output=4, cached_input=2)),
+        TurnEnded("Done."),
     ]
     whole = {"session_id": "g", "response": "Done.", "stats": {}}
-    assert read(GeminiReader(), whole) == [Began("g"), Said("Done."), Ended("Done.")]
-    assert read(GeminiReader(), {"error": {"type": "E", "message": "No."}}) == [Began(""), Trouble("No.")]
+    assert read(GeminiReader(), whole) == [SessionBegan("g"), TextSaid("Done."), TurnEnded("Done.")]
+    assert read(GeminiReader(), {"error": {"type": "E", "message": "No."}}) == [
+        SessionBegan(""),
+        TurnFailed("No."),
+    ]
 
 
 def test_our_own_lines_are_read() -> None:
@@ -201,15 +209,15 @@ def test_our_own_lines_are_read() -> None:
         {"type": "error", "kind": "rate_limit", "message": "Later.", "retry_after_s": 60},
     )
     assert found == [
-        Began("s", "tiny"),
-        Said("Half. "),
-        Thought("Hm."),
-        Used("ls", "."),
-        Got("a"),
-        Noted("warm"),
-        Counted(Usage(input=5, output=3, cached_input=5, reasoning=3)),
-        Ended("Half. ", {"outcome": "fail"}),
-        Trouble("Later.", "rate_limit", clock.now_us() + 60_000_000),
+        SessionBegan("s", "tiny"),
+        TextSaid("Half. "),
+        ThoughtSaid("Hm."),
+        ProgramToolUsed("ls", "."),
+        ProgramToolAnswered("a"),
+        LineNoted("warm"),
+        TokensCounted(TokenUsage(input=5, output=3, cached_input=5, reasoning=3)),
+        TurnEnded("Half. ", {"outcome": "fail"}),
+        TurnFailed("Later.", "rate_limit", clock.now_us() + 60_000_000),
     ]
 
 
@@ -233,7 +241,7 @@ def test_our_own_lines_are_read() -> None:
 )
 def test_no_event_of_an_unexpected_form_is_an_error(reader: Any, event: dict[str, Any]) -> None:
     for piece in read(reader, event):
-        assert not isinstance(piece, Counted) or piece.usage == Usage()
+        assert not isinstance(piece, TokensCounted) or piece.usage == TokenUsage()
 
 
 def test_lines_are_put_together_and_one_that_is_too_long_is_dropped() -> None:
@@ -254,13 +262,13 @@ def test_a_line_that_is_no_object_is_no_event(line: bytes) -> None:
 
 def test_the_prompt_is_never_on_the_command_line() -> None:
     for program in (CLAUDE, CODEX, GEMINI, OWN):
-        asked = Asked("--help; $(rm x)", "s-1", "m")
+        asked = TurnRequest("--help; $(rm x)", "s-1", "m")
         assert not [word for word in words_of(program, asked) if "help" in word]
         assert b"--help; $(rm x)" in input_of(program, asked)
 
 
 def test_the_command_lines_are_those_that_the_programs_document() -> None:
-    asked, again = Asked("Do it."), Asked("More.", "s-1", "m-1")
+    asked, again = TurnRequest("Do it."), TurnRequest("More.", "s-1", "m-1")
     assert words_of(CLAUDE, asked) == ["claude", "-p", "--output-format", "stream-json", "--verbose"]
     assert words_of(CLAUDE, again)[-2:] == ["--model=m-1", "--resume=s-1"]
     assert words_of(CODEX, asked) == ["codex", "exec", "--json", "-"]
@@ -304,14 +312,14 @@ def test_a_node_cannot_put_a_flag_onto_the_command_line_as_its_model() -> None:
 def test_what_a_program_says_of_its_failure_has_a_kind(
     program: Program, message: str, kind: FailureKind
 ) -> None:
-    failure = failed(program, Trouble(message), now_us=0).failure
+    failure = failed(program, TurnFailed(message), now_us=0).failure
     assert failure.kind is kind
     assert failure.message.startswith(f"{program.name} failed ({message[:10]}")
 
 
 def test_a_refused_login_says_how_to_log_in_and_never_shows_a_key() -> None:
     message = failed(
-        CODEX, Trouble("401 Unauthorized: bad key sk-secret-1234567890"), now_us=0
+        CODEX, TurnFailed("401 Unauthorized: bad key sk-secret-1234567890"), now_us=0
     ).failure.message
     assert "codex login" in message
     assert "1234567890" not in message
@@ -319,7 +327,7 @@ def test_a_refused_login_says_how_to_log_in_and_never_shows_a_key() -> None:
 
 def test_a_rate_limit_says_when_it_ends() -> None:
     def at_us(message: str) -> int | None:
-        return failed(CLAUDE, Trouble(message), now_us=0).failure.retry_at_us
+        return failed(CLAUDE, TurnFailed(message), now_us=0).failure.retry_at_us
 
     assert at_us("Claude AI usage limit reached|1760000400") == 1_760_000_400_000_000
     assert at_us("usage limit. Try again in 1 day 2 hours 5 minutes.") == (86_400 + 7_200 + 300) * 1_000_000
@@ -328,7 +336,7 @@ def test_a_rate_limit_says_when_it_ends() -> None:
 
 
 def test_exit_codes_of_gemini_have_kinds() -> None:
-    kinds = [failed(GEMINI, Trouble("no"), now_us=0, exit_code=code).failure.kind for code in (41, 42, 1)]
+    kinds = [failed(GEMINI, TurnFailed("no"), now_us=0, exit_code=code).failure.kind for code in (41, 42, 1)]
     assert kinds == [FailureKind.AUTH, FailureKind.REQUEST, FailureKind.CUT]
 
 
@@ -342,5 +350,5 @@ def test_exit_codes_of_gemini_have_kinds() -> None:
     ],
 )
 def test_a_lost_session_is_told_from_other_failures(message: str) -> None:
-    assert failed(CLAUDE, Trouble(message), now_us=0).is_session_lost
-    assert not failed(CLAUDE, Trouble("the file was not found"), now_us=0).is_session_lost
+    assert failed(CLAUDE, TurnFailed(message), now_us=0).is_session_lost
+    assert not failed(CLAUDE, TurnFailed("the file was not found"), now_us=0).is_session_lost

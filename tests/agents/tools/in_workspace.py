@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from onward.agents.tools.commands import SearchTool
+from onward.agents.tools.files import file_tools
 from onward.agents.tools.port import AgentTool, ToolAnswer, ToolRefused, ToolRules, ToolUse
-from onward.agents.tools.workspace.files import file_tools
-from onward.agents.tools.workspace.search import SearchTool
 from onward.engine.log.write import applied
 from onward.handlers.output import AttemptOutput
 from onward.handlers.port import StepContext

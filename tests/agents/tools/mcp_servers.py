@@ -13,10 +13,9 @@ from typing import Any
 
 from aiohttp import web
 
-from onward.agents.keys import Keys
-from onward.agents.tools.mcp.open import opening
+from onward.agents.providers import Keys
 from onward.agents.tools.mcp.settings import read_servers
-from onward.agents.tools.mcp.source import McpTool, McpTools
+from onward.agents.tools.mcp.source import McpTool, McpTools, channel_opener
 from onward.agents.tools.port import ToolAnswer
 from onward.clock import Clock, SystemClock
 from onward.process import SystemSpawn
@@ -72,7 +71,7 @@ def mcp_tools(
         }
 
     keys = Keys(variables=lambda: variables, spawn=spawn)
-    channels = opening(spawn, keys=keys, clock=clock, environment=environment, path=os.path.abspath)
+    channels = channel_opener(spawn, keys=keys, clock=clock, environment=environment, path=os.path.abspath)
     return McpTools(read_servers({"files": table}), channels, clock=clock, warn=warned.append)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.agents.tools.web.addresses import (
+from onward.agents.tools.web_addresses import (
     UrlRefused,
     check_addresses,
     check_target,

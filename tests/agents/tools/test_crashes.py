@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from onward.agents.model.request import ToolCall
-from onward.agents.tools.workspace.files import file_tools
+from onward.agents.model import ToolCall
+from onward.agents.tools.files import file_tools
 from onward.errors import RunNotFound
 from onward.model.run import RunStatus
 from onward.testing.faults import Died, Fault, FaultyStore

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.agents.tools.workspace.editing import EditRefused, edited
-from onward.agents.tools.workspace.looking import Walk, matches
-from onward.agents.tools.workspace.paths import PathRefused
-from onward.agents.tools.workspace.tree import Tree
+from onward.agents.tools.files import EditRefused, edited
+from onward.agents.tools.workspace import PathRefused, Walk, WorkspaceTree, matches
 from tests.agents.tools.in_workspace import Bench
 
 
@@ -113,7 +111,7 @@ async def test_a_file_keeps_its_mode_and_a_second_name_its_content(bench: Bench)
 
 
 async def test_what_a_use_left_that_died_is_removed_when_it_is_repeated(bench: Bench) -> None:
-    tree = Tree(str(bench.root))
+    tree = WorkspaceTree(str(bench.root))
     (bench.root / ".onward-mark.part").write_text("half")
     tree.replace(("x",), b"whole", mark="mark")
     assert sorted(path.name for path in bench.root.iterdir()) == ["x"]
@@ -193,7 +191,7 @@ async def test_edits_at_the_same_time_all_count(bench: Bench) -> None:
 async def test_a_directory_with_too_many_entries_is_not_listed(bench: Bench) -> None:
     for number in range(12):
         (bench.root / f"{number}").touch()
-    tree = Tree(str(bench.root), entries_max=11)
+    tree = WorkspaceTree(str(bench.root), entries_max=11)
     with pytest.raises(PathRefused, match=r"\. has more than 11 entries; use a command"):
         tree.entries(tree.directory(()), ())
 
@@ -217,7 +215,7 @@ async def test_a_list_is_bounded(bench: Bench) -> None:
     lines = (await bench.use("list")).text.split("\n")
     assert len(lines) == 1_001
     assert lines[-1] == "[10 more are not shown; list a directory, or use a pattern]"
-    walk = Walk(Tree(str(bench.root)), entries_max=7)
+    walk = Walk(WorkspaceTree(str(bench.root)), entries_max=7)
     assert len(list(walk.below(()))) == 7
     assert walk.notes == ["stopped after 7 entries; name a directory"]
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from onward import Onward, StepContext, ToolUse
-from onward.agents.tools.functions.tool import FunctionTool, FunctionTools, function_tool
+from onward.agents.tools.functions import FunctionTool, FunctionTools, function_tool
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules
 from onward.agents.tools.schema import check_schema, problems
 from onward.agents.tools.toolbox import Toolbox

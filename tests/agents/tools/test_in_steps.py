@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from onward import Onward, ToolUse
-from onward.agents.model.request import ToolResult
+from onward.agents.model import ToolResult
 from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
-from onward.agents.tools.functions.tool import FunctionTools, function_tool
+from onward.agents.tools.functions import FunctionTools, function_tool
 from onward.agents.tools.port import ToolRules, ToolSource
 from onward.agents.tools.toolbox import Toolbox
 from onward.machine.decide.calls import calls_in_doubt

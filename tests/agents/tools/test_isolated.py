@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from onward import Onward
-from onward.agents.tools.functions.tool import FunctionTools
+from onward.agents.tools.functions import FunctionTools
 from onward.agents.tools.port import AgentTool, ToolAnswer, ToolRules
 from onward.errors import CallTimedOut, InvalidInput
 from onward.model.run import RunStatus

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from onward.agents.tools.mcp.messages import ServerFailed
+from onward.agents.tools.mcp.protocol import ServerFailed
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolUse
 from onward.errors import CallTimedOut
 from onward.testing.clock import ManualClock

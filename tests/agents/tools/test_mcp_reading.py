@@ -6,12 +6,19 @@ from typing import Any
 
 import pytest
 
-from onward.agents.tools.mcp.content import read_answer
-from onward.agents.tools.mcp.headers import check_marks, encoded, mirrored
-from onward.agents.tools.mcp.listed import model_name, read_tools, rules_of
-from onward.agents.tools.mcp.messages import Answer, Asked, NotAMessage, RpcError, Told, read
+from onward.agents.tools.mcp.protocol import (
+    NotAMessage,
+    RpcError,
+    ServerAnswer,
+    ServerNotification,
+    ServerRequest,
+    check_marks,
+    encoded,
+    mirrored,
+    read_messages,
+)
 from onward.agents.tools.mcp.settings import McpServer, read_servers
-from onward.agents.tools.mcp.source import McpTools
+from onward.agents.tools.mcp.source import McpTools, model_name, read_answer, read_tools, rules_of
 from onward.agents.tools.port import ToolAnswer, ToolRules
 from onward.clock import SystemClock
 from onward.errors import InvalidInput
@@ -202,11 +209,13 @@ def test_an_answer_is_text_for_the_model(result: dict[str, Any], answer: ToolAns
 
 
 def test_messages_are_read_whatever_else_they_hold() -> None:
-    assert read(b'{"jsonrpc":"2.0","id":1,"result":{"a":1},"x":2}') == [Answer(1, result={"a": 1})]
-    assert read(b'{"id":"s","method":"ping"}') == [Asked("s", "ping")]
-    assert read(b'[{"method":"n"},{"id":2,"error":{"code":-1,"message":"x"}}]') == [
-        Told("n", {}),
-        Answer(2, error={"code": -1, "message": "x"}),
+    assert read_messages(b'{"jsonrpc":"2.0","id":1,"result":{"a":1},"x":2}') == [
+        ServerAnswer(1, result={"a": 1})
+    ]
+    assert read_messages(b'{"id":"s","method":"ping"}') == [ServerRequest("s", "ping")]
+    assert read_messages(b'[{"method":"n"},{"id":2,"error":{"code":-1,"message":"x"}}]') == [
+        ServerNotification("n", {}),
+        ServerAnswer(2, error={"code": -1, "message": "x"}),
     ]
 
 
@@ -216,16 +225,16 @@ def test_messages_are_read_whatever_else_they_hold() -> None:
 )
 def test_what_is_no_message_is_none(line: bytes) -> None:
     with pytest.raises(NotAMessage):
-        read(line)
+        read_messages(line)
 
 
 def test_an_error_is_told_in_one_line() -> None:
     with pytest.raises(RpcError) as error:
-        Answer(1, error={"code": -32000, "message": "a\n\x1b[31mb" + "x" * 10_000}).value()
+        ServerAnswer(1, error={"code": -32000, "message": "a\n\x1b[31mb" + "x" * 10_000}).value()
     assert "\n" not in str(error.value)
     assert len(str(error.value)) <= 500
     with pytest.raises(RpcError, match="error None"):
-        Answer(1, error={}).value()
+        ServerAnswer(1, error={}).value()
 
 
 @pytest.mark.parametrize(

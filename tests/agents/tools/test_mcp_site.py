@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from onward.agents.tools.mcp.messages import ServerFailed
+from onward.agents.tools.mcp.protocol import ServerFailed
 from onward.agents.tools.port import ToolAnswer, ToolRefused
 from onward.errors import CallTimedOut
 from onward.testing.clock import ManualClock

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.agents.tools.workspace.paths import PathRefused, parts_of
-from onward.agents.tools.workspace.tree import Tree
+from onward.agents.tools.workspace import PathRefused, WorkspaceTree, parts_of
 from tests.agents.tools.in_workspace import OUTSIDE, Bench
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
@@ -254,7 +253,7 @@ async def test_a_directory_that_is_exchanged_for_a_link_leads_nowhere_else(bench
 
 
 async def test_a_file_that_became_a_link_is_not_written_through(bench: Bench) -> None:
-    tree = Tree(str(bench.root))
+    tree = WorkspaceTree(str(bench.root))
     (bench.root / "a/x.txt").symlink_to("../../outside.txt")
     with pytest.raises(PathRefused, match="not a plain file"):
         tree.replace(("a", "x.txt"), b"mine", mark="m")

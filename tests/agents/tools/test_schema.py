@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
-from onward.agents.tools.schema import DEPTH_MAX, PROBLEMS_MAX, check_schema, problems
-from onward.agents.tools.schema_words import SENTENCE_CHARACTERS_MAX
+from onward.agents.tools.schema import (
+    DEPTH_MAX,
+    PROBLEMS_MAX,
+    SENTENCE_CHARACTERS_MAX,
+    check_schema,
+    problems,
+)
 from onward.errors import InvalidInput
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from onward.agents.tools.port import ToolRules
-from onward.agents.tools.settings import HTTP_READERS, READERS, read_tools
-from onward.agents.tools.toolbox import Toolbox
+from onward.agents.tools.toolbox import HTTP_READERS, SETTING_READERS, Toolbox, read_tools
 from onward.config import load_settings
 from onward.errors import InvalidInput
 from onward.model.values import BUILT_IN_TOOLS
@@ -141,9 +140,9 @@ def test_a_default_that_is_no_list_of_names_is_refused(
 
 
 def test_every_rule_can_be_set_and_every_setting_is_documented() -> None:
-    assert READERS.keys() == set(ToolRules.__struct_fields__) - {"is_concurrent"}
+    assert SETTING_READERS.keys() == set(ToolRules.__struct_fields__) - {"is_concurrent"}
     page = PAGE.read_text()
-    for key in READERS:
+    for key in SETTING_READERS:
         assert f"`tools.NAME.{key}`" in page
     for key in HTTP_READERS:
         assert f"`tools.http.{key}`" in page

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from onward.agents.tools.fixed import FixedTools
-from onward.agents.tools.hooked import HookedTools
+from onward.agents.tools.commands import ShellTool
 from onward.agents.tools.port import ToolUse
-from onward.agents.tools.workspace.shell import ShellTool
+from onward.agents.tools.toolbox import FixedTools, HookedTools
 from onward.config import tool_environment
 from onward.handlers.output import AttemptOutput
 from onward.handlers.room import Room

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from onward.agents.tools.port import AgentTool, CutOff, ToolAnswer
-from onward.agents.tools.web.addresses import read_allowed, target_of
-from onward.agents.tools.web.client import RequestFailed, request
-from onward.agents.tools.web.tools import Web, web_tools
+from onward.agents.tools.web import RequestFailed, Web, request, web_tools
+from onward.agents.tools.web_addresses import read_allowed, target_of
 from onward.errors import CallTimedOut
 from onward.listener import listening
 from tests.agents.asking import raw_server, response

@@ -58,7 +58,7 @@ DATABASES = ("sqlite", "postgres")
 POINTS = 400
 """About how many points a run passes; few kills hit only some of them, from its start to its end."""
 _fork = multiprocessing.get_context("forkserver")
-_fork.set_forkserver_preload(["tests.crash.agents.talker", "onward.agents.wire.http"])
+_fork.set_forkserver_preload(["tests.crash.agents.talker", "onward.agents.http"])
 
 
 @dataclass

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from onward.agents.tools.mcp.channel import Listen, Sending
-from onward.agents.tools.mcp.messages import Answer
+from onward.agents.tools.mcp.protocol import Listen, OutgoingRequest, ServerAnswer
 from onward.agents.tools.mcp.settings import McpServer
 from onward.agents.tools.mcp.stdio import StdioChannel
 from onward.store.port.store import Store
@@ -90,7 +89,7 @@ class DoomedChannel(StdioChannel):
         if is_use:
             self._points.at(f"after {self._tool} was asked")
 
-    async def exchange(self, sending: Sending, listen: Listen) -> Answer:
+    async def exchange(self, sending: OutgoingRequest, listen: Listen) -> ServerAnswer:
         answer = await super().exchange(sending, listen)
         if _is_use(sending.body):
             self._points.at(f"after {self._tool} has answered")

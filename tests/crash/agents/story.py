@@ -7,7 +7,7 @@ import random
 
 from msgspec.structs import replace
 
-from onward.agents.model.request import ToolCall
+from onward.agents.model import ToolCall
 from onward.testing.models.script import Reply, Rule, Script
 from tests.crash.agents.tools import ECHO, LOOK, NOTE, NOTED, PAY, SAID, WRITE
 

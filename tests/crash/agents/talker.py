@@ -12,13 +12,11 @@ import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from onward.agents import formats as formats  # imported here, so that a forked process has it
-from onward.agents.model.request import ModelRequest
-from onward.agents.model.stream import Streamed
+from onward.agents import http as http  # imported here, so that a forked process has it
+from onward.agents.model import ModelRequest, Streamed
 from onward.agents.models import Models
 from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
-from onward.agents.wire import client as client  # and this
 from onward.clock import SystemClock, SystemDice, SystemIds
 from onward.engine.engine import Engine, Resume, Start
 from onward.errors import RunNotFound

@@ -12,15 +12,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onward.agents.model.request import Tool
-from onward.agents.tools.fixed import FixedTools
+from onward.agents.model import Tool
+from onward.agents.tools.files import FileTool, file_tools
 from onward.agents.tools.mcp.settings import McpServer, read_servers
 from onward.agents.tools.mcp.source import McpTools
 from onward.agents.tools.mcp.stdio import StdioChannel
 from onward.agents.tools.port import ToolAnswer, ToolRules, ToolUse
-from onward.agents.tools.toolbox import Toolbox
-from onward.agents.tools.workspace.files import FileTool, file_tools
-from onward.agents.tools.workspace.tree import Tree
+from onward.agents.tools.toolbox import FixedTools, Toolbox
+from onward.agents.tools.workspace import WorkspaceTree
 from onward.clock import SystemClock
 from onward.process import SystemSpawn
 from tests.agents.tools.mcp_servers import PROGRAM
@@ -123,7 +122,7 @@ class Writing:
         self.points.store_next(f"the answer of {WRITE}")
         return answer
 
-    def _work(self, tree: Tree, use: ToolUse) -> str:
+    def _work(self, tree: WorkspaceTree, use: ToolUse) -> str:
         told = self.tool.work(tree, use)
         self.points.at(f"in a use of {WRITE}")  # the file is there, and nothing is answered yet
         return told

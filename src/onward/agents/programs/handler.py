@@ -3,36 +3,47 @@
 stored conversation, or the prompt ──► turn m1 ──► answer ──► result
                                          ▲            │
                                          └────────────┘ its facts cannot be read: once more, in its session
+
+After the handler: `AgentSteps`, which gives a step to a program or to a model; which program a node wants,
+and what one of its turns reserves; what a program is told, at the beginning of a session and with every
+turn; and the result of a step from the recorded answer of a turn.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
 import msgspec
+from blake3 import blake3
 
-from onward.agents.model.failure import ModelFailed
-from onward.agents.model.request import AssistantMessage, Session, user
-from onward.agents.model.retries import HANDLING, GiveUp, after_failure
-from onward.agents.prices import Prices
-from onward.agents.programs.formats import Asked
-from onward.agents.programs.opening import FOLLOW_UP, Opening
-from onward.agents.programs.program import Program
-from onward.agents.programs.result import read_turn
-from onward.agents.programs.serving import Wanted, reservation, wanted_by
-from onward.agents.programs.trouble import ProgramFailed
+from onward.agents.model import (
+    HANDLING,
+    AssistantMessage,
+    GiveUp,
+    ModelFailed,
+    ModelRequest,
+    ProgramSession,
+    Text,
+    UserMessage,
+    after_failure,
+    user,
+)
+from onward.agents.prices import Prices, estimate_tokens
+from onward.agents.programs.program import Program, ProgramFailed, TurnRequest, missing, model_of
 from onward.agents.programs.turn import RunsPrograms, Turn
-from onward.agents.step.contract import Unreadable
-from onward.agents.step.limits import end_of, hit_of
-from onward.agents.step.thread import Thread, read_thread
+from onward.agents.step.contract import SYSTEM, UnreadableAnswer, instructions, read_answer
+from onward.agents.step.conversation import Thread, end_of, hit_of, read_thread
 from onward.clock import Clock, Dice
-from onward.errors import LimitReached
+from onward.errors import InvalidInput, LimitReached, NoProvider
 from onward.handlers.calls import CallOptions
+from onward.handlers.function import RESPONSE_CHARACTERS
 from onward.handlers.port import StepContext
 from onward.handlers.shell.environment import step_environment
-from onward.model.call import CallKind
+from onward.model.call import CallKind, Reserved
 from onward.model.result import Result
 from onward.pipeline.graph import Node
 
@@ -69,9 +80,9 @@ class ProgramHandler(msgspec.Struct, frozen=True):
         except ModelFailed as failed:
             return _given_up(failed)
 
-    async def _converse(self, step: StepContext, wanted: Wanted, definition: str, head: str) -> Result:
+    async def _converse(self, step: StepContext, wanted: WantedProgram, definition: str, head: str) -> Result:
         """Go through the turns; those that were answered before are read from the log."""
-        opening = Opening(step, wanted.program)
+        opening = ProgramPrompt(step, wanted.program)
         thread: Thread | None = None
         follow_up = ""
         for number in range(1, TURNS_MAX + 1):
@@ -85,13 +96,13 @@ class ProgramHandler(msgspec.Struct, frozen=True):
                 continue
             try:
                 return read_turn(answer, step.node.id)
-            except Unreadable as unreadable:
+            except UnreadableAnswer as unreadable:
                 if follow_up or number == TURNS_MAX:
                     return Result.fail(f"the answer cannot be used: {unreadable}")
                 follow_up = f"{FOLLOW_UP}{unreadable}. Answer again."
         return Result.fail("none of its turns has an answer", retryable=False)
 
-    async def _thread(self, step: StepContext, opening: Opening, head: str) -> Thread:
+    async def _thread(self, step: StepContext, opening: ProgramPrompt, head: str) -> Thread:
         """The step's stored conversation; for a new step, that of its thread, and what it asks."""
         recorder = step.recorder
         if head:
@@ -105,9 +116,9 @@ class ProgramHandler(msgspec.Struct, frozen=True):
     async def _ask(
         self,
         step: StepContext,
-        wanted: Wanted,
+        wanted: WantedProgram,
         definition: str,
-        opening: Opening,
+        opening: ProgramPrompt,
         thread: Thread | None,
         call: str,
     ) -> tuple[Any, Thread | None]:
@@ -138,7 +149,12 @@ class ProgramHandler(msgspec.Struct, frozen=True):
                 await step.recorder.hold("limit", str(reached), until_us, hit_of(reached))
 
     def _turn(
-        self, step: StepContext, wanted: Wanted, thread: Thread, session: Session | None, prompt: str
+        self,
+        step: StepContext,
+        wanted: WantedProgram,
+        thread: Thread,
+        session: ProgramSession | None,
+        prompt: str,
     ) -> Turn:
         program = wanted.program
         told = {
@@ -152,7 +168,7 @@ class ProgramHandler(msgspec.Struct, frozen=True):
         return Turn(
             step,
             program,
-            Asked(prompt, "" if session is None else session.id, wanted.model, told),
+            TurnRequest(prompt, "" if session is None else session.id, wanted.model, told),
             thread,
             session,
             self.spawn,
@@ -162,7 +178,7 @@ class ProgramHandler(msgspec.Struct, frozen=True):
             self.clock,
         )
 
-    def _options(self, step: StepContext, wanted: Wanted, definition: str, turn: Turn) -> CallOptions:
+    def _options(self, step: StepContext, wanted: WantedProgram, definition: str, turn: Turn) -> CallOptions:
         return CallOptions(
             repeatable=step.node.repeatable,
             type=CallKind.PROGRAM.value,
@@ -171,7 +187,7 @@ class ProgramHandler(msgspec.Struct, frozen=True):
             definition=definition,
             thread=turn.thread.head,
             nodes=turn.thread.take_fresh(),
-            reserved=reservation(step, wanted, turn.asked.prompt, self.prices, self.clock.now_us()),
+            reserved=turn_reservation(step, wanted, turn.asked.prompt, self.prices, self.clock.now_us()),
             chat=step.chat,
         )
 
@@ -192,7 +208,7 @@ class ProgramHandler(msgspec.Struct, frozen=True):
         await step.recorder.wait_s(wait_s)
 
 
-def session_of(thread: Thread, program: Program) -> Session | None:
+def session_of(thread: Thread, program: Program) -> ProgramSession | None:
     """The program's session that a conversation ends in; None if another program or a model answered last."""
     for message in reversed(thread.messages):
         if isinstance(message, AssistantMessage):
@@ -212,3 +228,212 @@ def _changed(step: StepContext) -> Result:
     why = f"what {step.node.id} asks has changed since it was asked first; "
     failed = Result.fail(f"{why}retry the step to ask anew, or resume with --original.", retryable=False)
     return replace(failed, stop="pipeline_error", keeps_calls=True)
+
+
+class AsksModels(Protocol):
+    """Serves agent steps with models."""
+
+    def check_node(self, node: Node) -> None:
+        """InvalidInput if it cannot serve the node."""
+        ...
+
+    async def run(self, step: StepContext) -> Result:
+        """Run one attempt."""
+        ...
+
+
+class AgentSteps(msgspec.Struct, frozen=True):
+    """Serves every agent step. Without `models`, no provider is set up, and only programs work."""
+
+    models: AsksModels | None
+    programs: ProgramHandler
+    keeps_time: bool = False
+
+    def check_node(self, node: Node) -> None:
+        """Refuse a node that nobody can work on, before anything is asked."""
+        self._of(node).check_node(node)
+
+    async def run(self, step: StepContext) -> Result:
+        """Let a program or a model work on the step."""
+        return await self._of(step.node).run(step)
+
+    def _of(self, node: Node) -> AsksModels:
+        if node.text(PROGRAM_ATTRIBUTE):
+            return self.programs
+        if self.models is None:
+            raise NoProvider(node.id)
+        return self.models
+
+
+PROGRAM_ATTRIBUTE = "agent_program"
+COMMAND_PREFIX = "command:"
+
+
+class WantedProgram(msgspec.Struct, frozen=True):
+    """A program, and the model that it is told to ask; empty leaves that to the program."""
+
+    program: Program
+    model: str
+
+    @property
+    def name(self) -> str:
+        """How calls name who answers."""
+        return f"{self.program.name}:{self.model}" if self.model else self.program.name
+
+    def definition(self, step: StepContext) -> str:
+        """The hash of what the step is: its program, and what it asks."""
+        contract = instructions(step.graph.outgoing(step.node.id))
+        identity = f"program\0{self.program.name}\0{self.model}\0{step.node.instruction}\0{contract}"
+        return blake3(identity.encode()).hexdigest()
+
+
+def wanted_by(node: Node, programs: Mapping[str, Program], path: str | None = None) -> WantedProgram:
+    """What a node wants; InvalidInput if nobody has it. With `path`, the program must be there."""
+    name = node.text(PROGRAM_ATTRIBUTE)
+    if name.startswith(COMMAND_PREFIX):
+        command = name.removeprefix(COMMAND_PREFIX).split()
+        raise InvalidInput(
+            f"node {node.id!r} spells out the command of its program; a pipeline only names programs. Write "
+            f"command = {command} under [programs.NAME] in onward.toml, and agent_program=NAME here."
+        )
+    program = programs.get(name)
+    if program is None:
+        raise InvalidInput(
+            f"node {node.id!r} wants the program {name!r}, which is not known; write one of "
+            f"{', '.join(sorted(programs))}, or describe it under [programs.{name}] in onward.toml."
+        )
+    if "allowed_tools" in node.written:  # those of the graph are for its models
+        raise InvalidInput(
+            f"node {node.id!r} has allowed_tools, but the program {name} has tools of its own; "
+            f"limit them in arguments of [programs.{name}] in onward.toml, and leave allowed_tools out."
+        )
+    if path is not None and not is_found(program, path):
+        raise InvalidInput(f"node {node.id!r} needs it: {missing(program, 'was not found')}")
+    return WantedProgram(
+        program, model_of(program, node.id, model=node.llm_model, provider=node.llm_provider)
+    )
+
+
+def is_found(program: Program, path: str) -> bool:
+    """Whether the program can be started, as far as its file tells."""
+    return shutil.which(program.command[0], path=path) is not None
+
+
+def turn_reservation(
+    step: StepContext, wanted: WantedProgram, prompt: str, prices: Prices, now_us: int
+) -> Reserved:
+    """What a turn reserves: one call, and its prompt. What the program makes of it cannot be known before.
+
+    A program whose cost will not be known may not begin under a limit on cost.
+    """
+    program = wanted.program
+    price = prices.find(f"{program.provider or program.name}:{wanted.model}") if wanted.model else None
+    is_priced = program.reports_cost or price is not None
+    day = datetime.fromtimestamp(now_us / 1_000_000, UTC).date().isoformat()
+    return Reserved(
+        scopes=(*step.scopes, f"day/{day}"),
+        tokens=max(1, estimate_tokens(ModelRequest(model=wanted.name, messages=(user(prompt),)))),
+        cost_micro=1 if is_priced else 0,
+        calls=1,
+        is_priced=is_priced,
+    )
+
+
+NEW_SESSION_SUMMARY = "summary:high"
+"""What a new session is shown of the run in place of one that it cannot continue."""
+LEFT_CHARACTERS_SHOWN = 4_000
+FOLLOW_UP = "The end of your answer cannot be used: "
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramPrompt:
+    """Writes what a step says to its program. `cut` is an earlier turn that will never be answered."""
+
+    step: StepContext
+    program: Program
+    cut: str = ""
+
+    async def text(self, session: ProgramSession | None, *, is_later: bool) -> str:
+        """What the step asks. A session that continues knows the past; one that begins is told of it.
+
+        `is_later`: its thread has a conversation that this program cannot continue.
+        """
+        step = self.step
+        if session is not None:
+            past = "" if step.left is None else step.left.summary()
+        else:
+            past = await step.preamble(NEW_SESSION_SUMMARY if is_later else "")
+        told = [f"Instruction from the operator: {text}" for text in step.steering]
+        return "\n\n".join(filter(None, (past, step.prompt, *told)))
+
+    async def anew(self, thread: Thread) -> Thread:
+        """The conversation with its last message replaced by one for a new session, which knows nothing."""
+        parts = [await self.text(None, is_later=True)]
+        own = _since_opening(thread)
+        if own:
+            parts.append("Your answer so far was:\n\n" + own[0])
+            parts.append(own[1])
+        again = Thread(thread.redactor)
+        for message in thread.messages[:-1]:
+            again.add(message)
+        again.take_fresh()  # they are stored
+        again.add(user("\n\n".join(parts)))
+        return again
+
+    async def sent(self, thread: Thread, call: str) -> str:
+        """What goes to the program's standard input: the last message, what was cut off, and the contract."""
+        said = _message_text(thread.messages[-1]) if thread.messages else ""
+        partial = (await self.step.recorder.partial(call)).strip()
+        if not partial and self.cut:
+            partial = (await self.step.recorder.partial(self.cut)).strip() or "(nothing)"
+        cut = ""
+        if partial:
+            cut = (
+                "An earlier try of this turn was cut off. Its changes to files are still there: look at them "
+                "first, and do not repeat what is done. The end of what it had said:\n\n"
+                + partial[-LEFT_CHARACTERS_SHOWN:]
+            )
+        contract = instructions(self.step.graph.outgoing(self.step.node.id))
+        return "\n\n".join(filter(None, (said, cut, SYSTEM, contract)))
+
+
+def _since_opening(thread: Thread) -> tuple[str, str] | None:
+    """The answer of this step that a follow-up speaks of, and the follow-up; None at the first turn."""
+    if len(thread.messages) < 3 or not isinstance(thread.messages[-2], AssistantMessage):
+        return None
+    follow_up = _message_text(thread.messages[-1])
+    return (_message_text(thread.messages[-2]), follow_up) if follow_up.startswith(FOLLOW_UP) else None
+
+
+def _message_text(message: object) -> str:
+    if not isinstance(message, UserMessage | AssistantMessage):
+        return ""
+    return "".join(part.text for part in message.parts if isinstance(part, Text))
+
+
+def read_turn(answer: Any, node_id: str) -> Result:
+    """The result that an answer means; Unreadable if its facts contradict the contract.
+
+    Facts that the program gave apart count instead of lines in its text. A person who said what came of a
+    turn in doubt may have said anything.
+    """
+    text, facts = _text_and_facts(answer)
+    if not facts:
+        return read_answer(text, node_id)
+    told = read_answer(f"```json\n{msgspec.json.encode(facts).decode()}\n```", node_id)
+    shown = text[:RESPONSE_CHARACTERS]
+    updates = {**told.context_updates}
+    if not facts.get("context_updates", {}).get("last_response"):
+        updates["last_response"] = shown
+    is_failure = bool(told.failure_reason) or told.status.value in ("fail", "retry")
+    reason = (told.failure_reason or shown) if is_failure else ""
+    return replace(told, response=text, context_updates=updates, failure_reason=reason)
+
+
+def _text_and_facts(answer: Any) -> tuple[str, dict[str, Any]]:
+    if isinstance(answer, dict) and isinstance(answer.get("text"), str):
+        facts = answer.get("facts")
+        return answer["text"], facts if isinstance(facts, dict) else {}
+    return answer if isinstance(answer, str) else "" if answer is None else msgspec.json.encode(
+        answer
+    ).decode(), {}

@@ -1,28 +1,52 @@
-"""One turn of a program: from what it is asked to the answer as it is recorded."""
+"""One turn of a program: from what it is asked to the answer as it is recorded.
+
+`TurnOutput` is what the turn has said so far: shown as it comes, and kept for the answer. `Lines` splits
+bytes that come in pieces into lines, each bounded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import msgspec
 
-from onward.agents.model.failure import FailureKind
-from onward.agents.model.request import AssistantMessage, Session, Text
-from onward.agents.model.stream import Usage
+from onward.agents.model import AssistantMessage, FailureKind, ProgramSession, Text, TokenUsage
 from onward.agents.prices import Prices, cost_micro
-from onward.agents.programs.formats import Asked, input_of, reader_of, words_of
-from onward.agents.programs.program import TEXT, Program
-from onward.agents.programs.reading.pieces import Counted, Ended, Trouble
-from onward.agents.programs.taking import Taking, storable
-from onward.agents.programs.trouble import failed, missing, not_started
-from onward.agents.step.asking import usage_of
-from onward.agents.step.thread import Thread
+from onward.agents.programs.output import (
+    LineNoted,
+    Piece,
+    ProgramToolAnswered,
+    ProgramToolUsed,
+    Reader,
+    SessionBegan,
+    TextSaid,
+    ThoughtSaid,
+    TokensCounted,
+    TurnEnded,
+    TurnFailed,
+)
+from onward.agents.programs.program import (
+    TEXT,
+    Program,
+    TurnRequest,
+    failed,
+    input_of,
+    is_session,
+    missing,
+    not_started,
+    reader_of,
+    words_of,
+)
+from onward.agents.step.conversation import Thread, usage_of
 from onward.clock import Clock, Deadline
 from onward.errors import CannotExecute, SpawnFailed
 from onward.handlers.calls import CallAnswer, TextSink
 from onward.handlers.port import StepContext
+from onward.model.chat import ChunkKind
 from onward.process import CommandExit, Hear
+from onward.redact.stream import RedactingStream
 
 STDERR_CHARACTERS = 2_000
 
@@ -52,9 +76,9 @@ class Turn(msgspec.Struct):
 
     step: StepContext
     program: Program
-    asked: Asked
+    asked: TurnRequest
     thread: Thread
-    before: Session | None
+    before: ProgramSession | None
     spawn: RunsPrograms
     environment: Mapping[str, str]
     cwd: str | None
@@ -64,13 +88,13 @@ class Turn(msgspec.Struct):
 
     async def run(self, message: TextSink) -> CallAnswer:
         """The answer as it is recorded. ProgramFailed: there is none."""
-        taking = Taking(self.step, reader_of(self.program, self.clock), message)
+        taking = TurnOutput(self.step, reader_of(self.program, self.clock), message)
         with taking.listening():
             finished = await self._finished(taking)
         await message.ready()
         return self._answer(taking, self._ended(taking, finished))
 
-    async def _finished(self, taking: Taking) -> CommandExit:
+    async def _finished(self, taking: TurnOutput) -> CommandExit:
         try:
             return await self.spawn.run_program(
                 words_of(self.program, self.asked),
@@ -86,11 +110,11 @@ class Turn(msgspec.Struct):
         except SpawnFailed as error:
             raise not_started(self.program, str(error), kind=FailureKind.TRANSIENT) from error
 
-    def _ended(self, taking: Taking, finished: CommandExit) -> Ended:
+    def _ended(self, taking: TurnOutput, finished: CommandExit) -> TurnEnded:
         """What the turn ended with; an answer counts even if the program failed after it."""
         ended = taking.ended
         if ended is None and taking.trouble is None and self.program.format == TEXT:
-            ended = Ended(taking.text) if finished.exit_code == 0 else None
+            ended = TurnEnded(taking.text) if finished.exit_code == 0 else None
         if ended is not None and (ended.text.strip() or ended.facts):
             return ended
         trouble = taking.trouble or _trouble(finished, is_empty=ended is not None)
@@ -103,7 +127,7 @@ class Turn(msgspec.Struct):
             model=taking.model or self.asked.model,
         )
 
-    def _answer(self, taking: Taking, ended: Ended) -> CallAnswer:
+    def _answer(self, taking: TurnOutput, ended: TurnEnded) -> CallAnswer:
         usage, total = self._usage(taking.counted)
         session = self._session(taking, total)
         thread = self.continued = Thread(self.thread.redactor, self.thread.head, self.thread.messages)
@@ -124,7 +148,7 @@ class Turn(msgspec.Struct):
             nodes=thread.take_fresh(),
         )
 
-    def _usage(self, counted: Counted | None) -> tuple[Usage | None, Usage | None]:
+    def _usage(self, counted: TokensCounted | None) -> tuple[TokenUsage | None, TokenUsage | None]:
         """The tokens of this turn, and those of the session so far if that is what the program counts."""
         if counted is None:
             return None, None
@@ -132,17 +156,17 @@ class Turn(msgspec.Struct):
             return counted.usage, None
         return (counted.usage if self.before is None else _since(counted.usage, self.before)), counted.usage
 
-    def _session(self, taking: Taking, total: Usage | None) -> Session | None:
+    def _session(self, taking: TurnOutput, total: TokenUsage | None) -> ProgramSession | None:
         """The session that a later turn continues: as the program names it now, else as it did before."""
         name = taking.session or (self.before.id if self.before is not None else "")
         if not name:
             return None
-        total = total or Usage()
-        return Session(
+        total = total or TokenUsage()
+        return ProgramSession(
             self.program.name, name, total.input, total.output, total.cached_input, total.reasoning
         )
 
-    def _cost(self, counted: Counted | None, usage: Usage | None, model: str) -> int | None:
+    def _cost(self, counted: TokensCounted | None, usage: TokenUsage | None, model: str) -> int | None:
         """What the program says; else what the model's price makes of its tokens."""
         if counted is not None and counted.cost_micro is not None:
             return counted.cost_micro
@@ -150,11 +174,11 @@ class Turn(msgspec.Struct):
         return None if usage is None or price is None else cost_micro(usage, price)
 
 
-def _since(total: Usage, before: Session) -> Usage:
+def _since(total: TokenUsage, before: ProgramSession) -> TokenUsage:
     """What a turn adds to a session. A session that counts less than before began to count anew."""
     if total.input < before.input or total.output < before.output:
         return total
-    return Usage(
+    return TokenUsage(
         input=total.input - before.input,
         output=total.output - before.output,
         cached_input=max(0, total.cached_input - before.cached),
@@ -162,12 +186,171 @@ def _since(total: Usage, before: Session) -> Usage:
     )
 
 
-def _trouble(finished: CommandExit, *, is_empty: bool) -> Trouble:
+def _trouble(finished: CommandExit, *, is_empty: bool) -> TurnFailed:
     """Why a program ended without an answer, as far as it can be seen from outside."""
     said = finished.stderr.strip()[-STDERR_CHARACTERS:]
     if is_empty:
-        return Trouble("it answered nothing", FailureKind.EMPTY.value)
+        return TurnFailed("it answered nothing", FailureKind.EMPTY.value)
     if finished.signal is not None:
-        return Trouble(f"it was ended by signal {finished.signal}", FailureKind.CUT.value)
+        return TurnFailed(f"it was ended by signal {finished.signal}", FailureKind.CUT.value)
     how = f"it ended without a result, with exit code {finished.exit_code}"
-    return Trouble(f"{how}: {said}" if said else how)
+    return TurnFailed(f"{how}: {said}" if said else how)
+
+
+SHOWN_CHARACTERS_MAX = 4_000_000
+"""How much of one turn is stored as a message; nobody reads more, and memory is not free."""
+TOOL_CHARACTERS_MAX = 4_000
+_UNSTORABLE = str.maketrans({"\0": "\N{REPLACEMENT CHARACTER}"})
+
+
+class TurnOutput:
+    """Takes the output of one turn. `has_worked`: the program has said or done something."""
+
+    def __init__(self, step: StepContext, reader: Reader | None, message: TextSink) -> None:
+        self._step, self._reader, self._message = step, reader, message
+        self._lines, self._heard = Lines(), RedactingStream(step.redactor)
+        self._shown, self._strange, self._text = 0, 0, list[str]()
+        self.session = self.model = ""
+        self.counted: TokensCounted | None = None
+        self.ended: TurnEnded | None = None
+        self.trouble: TurnFailed | None = None
+        self.has_worked = False
+
+    def hear(self, stream: str, data: bytes) -> None:
+        """Take what the program prints."""
+        if stream == "stderr":
+            self._step.output.hear(stream, data)
+            return
+        for line in self._lines.feed(data):
+            self._line(line)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Until the program has ended; then the last line counts too, and what was strange is told."""
+        try:
+            yield
+        finally:
+            for line in self._lines.finish():
+                self._line(line)
+            self._tell(self._heard.finish())
+            if self._strange or self._lines.dropped:
+                self._step.log(
+                    f"the program printed {self._strange:,} lines that are no events and "
+                    f"{self._lines.dropped:,} that are too long; they were left out"
+                )
+
+    @property
+    def text(self) -> str:
+        """All that a program said whose output is plain text."""
+        return "\n".join(self._text).strip()
+
+    def _line(self, line: bytes) -> None:
+        if self._reader is None:
+            text = line.decode("utf-8", "replace")
+            self._text.append(storable(text))
+            self._take(TextSaid(f"{text}\n"))
+            return
+        if not line.strip():
+            return
+        event = event_in(line)
+        if event is None:
+            self._strange += 1
+            return
+        for piece in self._reader.read(event):
+            self._take(piece)
+
+    def _take(self, piece: Piece) -> None:
+        match piece:
+            case SessionBegan(session, model):
+                self.session = session if is_session(session) else self.session
+                self.model = model or self.model
+            case TextSaid(text):
+                self._show(ChunkKind.TEXT, text)
+            case ThoughtSaid(text):
+                self._show(ChunkKind.REASONING, text)
+            case ProgramToolUsed(tool, what):
+                self._show(ChunkKind.TOOL_CALL, f"{tool} {what}".strip()[:TOOL_CHARACTERS_MAX])
+            case ProgramToolAnswered(text, is_error):
+                self._show(
+                    ChunkKind.TOOL_RESULT, f"{'error: ' if is_error else ''}{text}"[:TOOL_CHARACTERS_MAX]
+                )
+            case TokensCounted():
+                self.counted = piece
+            case LineNoted(text):
+                self._step.log(storable(text))
+            case TurnEnded():
+                self.ended, self.trouble = piece, None
+            case TurnFailed():
+                self.trouble = piece
+
+    def _show(self, kind: ChunkKind, text: str) -> None:
+        if not text:
+            return
+        self.has_worked = True
+        text = storable(text)[: max(0, SHOWN_CHARACTERS_MAX - self._shown)]
+        if not text:
+            return
+        self._shown += len(text)
+        self._message.write(kind, text)
+        if kind is ChunkKind.TEXT:
+            self._tell(self._heard.feed(text))
+
+    def _tell(self, text: str) -> None:
+        if text:
+            self._step.output.hear("stdout", text.encode())
+
+
+def storable(text: str) -> str:
+    """The text as every store can hold it."""
+    return text.translate(_UNSTORABLE).encode("utf-8", "replace").decode()
+
+
+LINE_BYTES_MAX = 8 << 20
+_decode = msgspec.json.Decoder().decode
+
+
+class Lines:
+    """Splits bytes at newlines. A line that is too long is dropped whole, and counted."""
+
+    def __init__(self, bytes_max: int = LINE_BYTES_MAX) -> None:
+        self._bytes_max, self._rest = bytes_max, bytearray()
+        self._is_dropping = False
+        self.dropped = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The lines that end in this piece."""
+        *ended, rest = data.split(b"\n")
+        for part in ended:
+            if (line := self._end(part)) is not None:
+                yield line
+        self._grow(rest)
+
+    def finish(self) -> Iterator[bytes]:
+        """The last line, if it has no newline at its end."""
+        if (line := self._end(b"")) is not None and line:
+            yield line
+
+    def _grow(self, part: bytes) -> None:
+        if self._is_dropping:
+            return
+        self._rest += part
+        if len(self._rest) > self._bytes_max:
+            self._is_dropping = True
+            self._rest.clear()
+
+    def _end(self, part: bytes) -> bytes | None:
+        self._grow(part)
+        line, is_dropped = bytes(self._rest), self._is_dropping
+        self._rest.clear()
+        self._is_dropping = False
+        self.dropped += is_dropped
+        return None if is_dropped else line
+
+
+def event_in(line: bytes) -> Mapping[str, Any] | None:
+    """The JSON object of a line; None if it is none."""
+    try:
+        found = _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

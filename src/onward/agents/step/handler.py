@@ -1,8 +1,11 @@
 """The handler of agent steps: ask a model until the step has a result. No answer is asked for twice.
 
 conversation ──► ask m1 ──► answer ──► result
-(`talk.py`)        ▲           │
+                   ▲           │
                    └───────────┘ tools to use, an answer cut off, facts that cannot be read (`rounds.py`)
+
+A step whose fidelity asks for a summary of the run gets one from a model; without a model, rules make it.
+The summary is a recorded request like any other, `m0`: a step that runs again has the same one.
 """
 
 from __future__ import annotations
@@ -10,28 +13,43 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from onward.agents.model.failure import FailureKind, ModelFailed
-from onward.agents.model.request import ModelRequest, ToolMessage, user
-from onward.agents.model.retries import HANDLING, GiveUp, after_failure
+from onward.agents.model import (
+    HANDLING,
+    FailureKind,
+    GiveUp,
+    ModelFailed,
+    ModelRequest,
+    ToolMessage,
+    after_failure,
+    user,
+)
 from onward.agents.prices import Prices
-from onward.agents.step.answered import Answered, read_recorded
-from onward.agents.step.asking import Asking, continued
-from onward.agents.step.limits import end_of, hit_of, reservation, with_room
-from onward.agents.step.rounds import Ask, Rounds, UseTools
-from onward.agents.step.setting import (
+from onward.agents.step.contract import (
     AllModels,
-    Setting,
+    StepSetup,
     check_partial,
     check_required,
-    check_setting,
-    setting_of,
+    check_setup,
+    schema_of,
+    setup_of,
 )
-from onward.agents.step.shortening import shortened_thread
-from onward.agents.step.structured import schema_of
-from onward.agents.step.summary import CALL_NUMBER, SummaryTalk, summary_setting, wants_summary
-from onward.agents.step.talk import Asked, Talk, instructed
-from onward.agents.step.thread import Thread
-from onward.agents.step.using import ToolUses, refuse
+from onward.agents.step.conversation import (
+    AgentRequest,
+    Answered,
+    OpenConversation,
+    Talk,
+    Thread,
+    continued,
+    end_of,
+    hit_of,
+    instructed,
+    read_recorded,
+    request_reservation,
+    shortened_thread,
+    with_room,
+)
+from onward.agents.step.rounds import Ask, Rounds, UseTools
+from onward.agents.step.tool_uses import ToolUses, refuse
 from onward.agents.tools.toolbox import OfferedTool, Toolbox
 from onward.clock import Clock, Dice
 from onward.errors import LimitReached, Refused
@@ -70,7 +88,7 @@ class AgentHandler:
         """Refuse a node whose model no provider has or whose tools nobody offers, before a run begins."""
         model = self._models.full_name(node.llm_model, provider=node.llm_provider)
         check_partial(self._models, node, model)
-        check_setting(node)
+        check_setup(node)
         self._toolbox.check_node(node)
         check_required(node, self._toolbox.allowed(node))
         schema_of(node)
@@ -82,7 +100,7 @@ class AgentHandler:
         known = await step.recorder.past()
         offered = await self._toolbox.of(step)
         tools = tuple(one.tool.described for one in offered.values())
-        setting = setting_of(self._models, step, known.model, tools)
+        setting = setup_of(self._models, step, known.model, tools)
         if known.definition and known.definition != setting.definition:
             return _changed(step)
         try:
@@ -91,7 +109,7 @@ class AgentHandler:
             return _given_up(failed)
 
     async def _converse(
-        self, step: StepContext, setting: Setting, known: StepPast, offered: Mapping[str, OfferedTool]
+        self, step: StepContext, setting: StepSetup, known: StepPast, offered: Mapping[str, OfferedTool]
     ) -> Result:
         """Go through the rounds; those that were answered before are read from the log."""
         rounds, talk, tools = (
@@ -119,14 +137,14 @@ class AgentHandler:
         if self._summary_model is None or not wants_summary(step):
             return await step.preamble()
         try:
-            setting = summary_setting(self._models.full_name(self._summary_model), step)
-            return (await self._ask(step, setting, SummaryTalk(step), CALL_NUMBER, None)).text
+            setting = summary_setup(self._models.full_name(self._summary_model), step)
+            return (await self._ask(step, setting, SummaryTalk(step), SUMMARY_CALL_NUMBER, None)).text
         except ModelFailed as failed:
             step.log(f"no model summarised the run, so rules did: {failed}")
             return await step.preamble()
 
     async def _ask(
-        self, step: StepContext, setting: Setting, talk: Asked, number: int, room: int | None
+        self, step: StepContext, setting: StepSetup, talk: OpenConversation, number: int, room: int | None
     ) -> Answered:
         """The answer to request `number` of the step, asked as often as its failures allow.
 
@@ -140,12 +158,12 @@ class AgentHandler:
         nodes = thread.take_fresh()
         while True:
             tries += 1
-            told = step.recorder.instructions() if number != CALL_NUMBER else ()
+            told = step.recorder.instructions() if number != SUMMARY_CALL_NUMBER else ()
             asked = thread.with_message(user(instructed(told))) if told else thread
             request = setting.request(asked.messages, number, room)
             prefix = (await step.recorder.partial(call)).rstrip() if continues else ""
             key = step.recorder.key_of(call)
-            asking = Asking(
+            asking = AgentRequest(
                 self._models, self._prices, continued(request, prefix), key, asked, _heard(step), prefix
             )
             options = self._options(step, setting, asking.request, asked, {**nodes, **asked.fresh}, told)
@@ -182,7 +200,7 @@ class AgentHandler:
     def _options(
         self,
         step: StepContext,
-        setting: Setting,
+        setting: StepSetup,
         request: ModelRequest,
         thread: Thread,
         nodes: dict[str, bytes],
@@ -195,7 +213,7 @@ class AgentHandler:
             definition=setting.definition,
             thread=thread.head,
             nodes=nodes,
-            reserved=reservation(step, request, self._prices, self._clock.now_us()),
+            reserved=request_reservation(step, request, self._prices, self._clock.now_us()),
             shortened_to=0 if request.max_tokens == setting.max_tokens else request.max_tokens or 0,
             chat=step.chat,
             steering=told,
@@ -247,3 +265,46 @@ def _heard(step: StepContext) -> Callable[[ChunkKind, str], None]:
             step.output.hear("stdout", text.encode())
 
     return heard
+
+
+SUMMARY_CALL_NUMBER = 0
+SUMMARY_FIDELITY = "summary:"
+SUMMARY_TOKENS = {"summary:low": 600, "summary:medium": 1_500, "summary:high": 3_000}
+SUMMARY_SYSTEM = (
+    "Summarise the account of a run for whoever does its next step: what was done, what was decided, which "
+    "values matter, and what is open. Use short sentences, and invent nothing."
+)
+
+
+def wants_summary(step: StepContext) -> bool:
+    """Whether the step is to be told a summary of what came before it."""
+    return step.fidelity.startswith(SUMMARY_FIDELITY)
+
+
+def summary_setup(model: str, step: StepContext) -> StepSetup:
+    """How the summary of a step is asked for."""
+    return StepSetup(
+        model=model,
+        system=SUMMARY_SYSTEM,
+        definition="",
+        effort=None,
+        max_tokens=SUMMARY_TOKENS.get(step.fidelity, SUMMARY_TOKENS["summary:medium"]),
+        temperature=None,
+        rounds_max=1,
+    )
+
+
+class SummaryTalk:
+    """The conversation about a summary: the account that rules make, in their longest form."""
+
+    def __init__(self, step: StepContext) -> None:
+        self._step = step
+
+    async def asking(self) -> Thread:
+        """As that of a step: what waits for an answer."""
+        thread = Thread(self._step.redactor)
+        thread.add(user(await self._step.preamble("summary:high")))
+        return thread
+
+    def answered(self, thread: Thread) -> None:
+        """The answer is all of it."""

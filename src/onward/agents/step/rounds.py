@@ -1,4 +1,6 @@
-"""How an agent's conversation continues after each answer. Pure: a resumed step decides the same again.
+"""How an agent's conversation continues after each answer.
+
+It is pure, so that a resumed step decides the same again.
 
 answer ──► tool calls?  ──► use them, show the results, ask again
        ├─► cut off?     ──► ask for the rest; of JSON, ask once more for the whole
@@ -15,12 +17,9 @@ from dataclasses import replace
 
 import msgspec
 
-from onward.agents.model.request import ToolCall, ToolResult
-from onward.agents.model.stream import FinishReason
-from onward.agents.step.answered import Answered
-from onward.agents.step.contract import Unreadable, read_answer
-from onward.agents.step.setting import Setting
-from onward.agents.step.structured import read_structured
+from onward.agents.model import FinishReason, ToolCall, ToolResult
+from onward.agents.step.contract import StepSetup, UnreadableAnswer, read_answer, read_structured
+from onward.agents.step.conversation import Answered
 from onward.model.result import Result
 
 REPAIRS_MAX = 1
@@ -60,7 +59,7 @@ Move = Ask | UseTools | Result
 class Rounds:
     """How far the conversation of one attempt has come; `number` counts the answers."""
 
-    def __init__(self, setting: Setting, node: str) -> None:
+    def __init__(self, setting: StepSetup, node: str) -> None:
         self._setting, self._node = setting, node
         self._texts: list[str] = []
         self._past: list[tuple[str, str]] = []
@@ -154,7 +153,7 @@ class Rounds:
             if schema is not None:
                 return read_structured(text, self._node, schema)
             return read_answer(text, self._node)
-        except Unreadable as unreadable:
+        except UnreadableAnswer as unreadable:
             why = CUT_OFF if is_cut and schema is not None else str(unreadable)
             if self._repairs >= REPAIRS_MAX or self._is_last:
                 return Result.fail(f"the answer cannot be used: {why}")

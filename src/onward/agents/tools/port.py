@@ -1,13 +1,18 @@
-"""The port to tools: what the model is told about one, how it may be used, and what it answers."""
+"""The port to tools: what the model is told about one, how it may be used, and what it answers.
+
+At the end, what several built-in tools need: the words of their schemas, and where the tools of a step
+work.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from onward.agents.model.request import Tool
+from onward.agents.model import Tool
 from onward.errors import CallTimedOut
 from onward.handlers.port import StepContext
 from onward.pipeline.graph import Node
@@ -94,7 +99,7 @@ class ToolSource(Protocol):
         ...
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedTools(msgspec.Struct, frozen=True):
     """The tools of a source; `failed` says in a sentence each which could not be asked for."""
 
     tools: Sequence[AgentTool]
@@ -110,6 +115,28 @@ class ListsTools(Protocol):
         """Where its tools come from, in a word for people."""
         ...
 
-    async def listed(self) -> Listed:
+    async def listed(self) -> ListedTools:
         """All its tools, asked for where they are."""
         ...
+
+
+def arguments_schema(
+    required: Mapping[str, Any], optional: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The schema of a tool's arguments."""
+    return {
+        "type": "object",
+        "properties": {**required, **(optional or {})},
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def text_schema(description: str) -> dict[str, Any]:
+    """The schema of a text."""
+    return {"type": "string", "description": description}
+
+
+def workspace_of(step: StepContext) -> str:
+    """The step's work tree; without one, the run's directory, or that of this process."""
+    return step.workspace or step.workdir or os.getcwd()

@@ -1,18 +1,37 @@
-"""Chooses the tools of a step: those that its node allows, from every source, under the project's rules."""
+"""Chooses the tools of a step: those that its node allows, from all sources, by the project's rules.
+
+After the toolbox: a fixed set of tools as a source; tools with the hooks of their step around each use (one
+may forbid it, one is told what came of it); what a project says about tools, `[tools.NAME]`, and
+`[tools.http]` for where requests may go; and what `onward tools` shows.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
 
-from onward.agents.tools.port import AgentTool, ToolRules, ToolSource
+from onward.agents.lists import ToolList, ToolShown
+from onward.agents.model import Tool
+from onward.agents.tools.port import (
+    AgentTool,
+    ListedTools,
+    ListsTools,
+    ToolAnswer,
+    ToolRefused,
+    ToolRules,
+    ToolSource,
+    ToolUse,
+)
 from onward.agents.tools.schema import problems
+from onward.agents.tools.web_addresses import Allowed, read_allowed
 from onward.errors import InvalidInput
 from onward.handlers.port import StepContext
+from onward.handlers.shell.hooks import ToolCall, ToolHooks
+from onward.model.values import Seconds, Whole, shown
 from onward.pipeline.graph import Node
 
 ALLOWED = "allowed_tools"
@@ -89,3 +108,171 @@ def is_allowed(name: str, allowed: Sequence[str]) -> bool:
 
 def _fields(rules: ToolRules) -> dict[str, object]:
     return {name: getattr(rules, name) for name in ToolRules.__struct_fields__}
+
+
+class FixedTools(msgspec.Struct, frozen=True):
+    """The same tools for every step; `origin` says where they come from."""
+
+    origin: str
+    offered: Sequence[AgentTool]
+
+    def check_name(self, name: str, node: Node) -> bool:
+        return any(is_allowed(tool.described.name, (name,)) for tool in self.offered)
+
+    async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[AgentTool]:
+        return [tool for tool in self.offered if is_allowed(tool.described.name, names)]
+
+    async def listed(self) -> ListedTools:
+        return ListedTools(self.offered)
+
+
+class HookedTools(msgspec.Struct, frozen=True):
+    """A source whose tools all have these hooks."""
+
+    source: ToolSource
+    hooks: ToolHooks
+
+    @property
+    def origin(self) -> str:
+        return self.source.origin if isinstance(self.source, ListsTools) else ""
+
+    def check_name(self, name: str, node: Node) -> bool:
+        return self.source.check_name(name, node)
+
+    async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[AgentTool]:
+        return [_HookedTool(tool, self.hooks) for tool in await self.source.tools(step, names)]
+
+    async def listed(self) -> ListedTools:
+        return await self.source.listed() if isinstance(self.source, ListsTools) else ListedTools(())
+
+
+class _HookedTool(msgspec.Struct, frozen=True):
+    tool: AgentTool
+    hooks: ToolHooks
+
+    @property
+    def described(self) -> Tool:
+        return self.tool.described
+
+    @property
+    def rules(self) -> ToolRules:
+        return self.tool.rules
+
+    async def run(self, use: ToolUse) -> ToolAnswer:
+        call = ToolCall(self.described.name, use.arguments, use.key)
+        forbidden = await self.hooks.before(use.step, call)
+        if forbidden is not None:
+            raise ToolRefused(forbidden)
+        answer = await self._answered(use, call)
+        await self._tell(use, call, answer)
+        return answer
+
+    async def _answered(self, use: ToolUse, call: ToolCall) -> ToolAnswer:
+        try:
+            return await self.tool.run(use)
+        except Exception as error:
+            await self._tell(use, call, ToolAnswer(str(error), is_error=True))
+            raise
+
+    async def _tell(self, use: ToolUse, call: ToolCall, answer: ToolAnswer) -> None:
+        result = {"output": answer.text, "is_error": answer.is_error}
+        note = await self.hooks.after(use.step, call, result)
+        if note:
+            use.step.log(note)
+
+
+HTTP = "http"
+TIME_LIMIT = Seconds(0.1)
+OUTPUT = Whole(1_000, 10_000_000)
+_NAME = re.compile(r"[A-Za-z0-9_*?-][A-Za-z0-9_.*?-]{0,127}")
+
+
+class ToolSettings(msgspec.Struct, frozen=True):
+    """What is changed in the rules of tools, by their names or patterns, and where requests may go."""
+
+    changed: Mapping[str, Mapping[str, object]] = msgspec.field(default_factory=dict)
+    allowed: tuple[Allowed, ...] = ()
+    allows_private: bool = False
+
+
+def read_tools(tables: Mapping[str, Any], *, where: str = "onward.toml") -> ToolSettings:
+    """The settings of `[tools]`; InvalidInput for the first that cannot be used."""
+    changed: dict[str, Mapping[str, object]] = {}
+    http: Mapping[str, Any] = {}
+    for name, table in tables.items():
+        place = f"[tools.{name}] in {where}"
+        if not isinstance(table, dict):
+            raise InvalidInput(f"tools.{name} in {where} is {shown(table)}; write a table [tools.{name}].")
+        if not _NAME.fullmatch(name):
+            raise InvalidInput(
+                f'{place} cannot be the name of a tool; use letters, digits, _ and -, or * as in "github__*".'
+            )
+        if name == HTTP:
+            http = _tool_settings(table, place, HTTP_READERS)
+        else:
+            changed[name] = _tool_settings(table, place, SETTING_READERS)
+    return ToolSettings(changed, http.get("allow", ()), http.get("allow_private", False))
+
+
+def _tool_settings(
+    table: Mapping[str, Any], place: str, readers: Mapping[str, Callable[[object, str], Any]]
+) -> Mapping[str, Any]:
+    if unknown := sorted(table.keys() - readers.keys()):
+        hint = ""
+        if readers is HTTP_READERS and set(unknown) <= SETTING_READERS.keys():
+            hint = " The rules of its tools belong in [tools.http_get] and [tools.http_send]."
+        raise InvalidInput(
+            f"{place} sets {', '.join(unknown)}; known settings are {', '.join(sorted(readers))}.{hint}"
+        )
+    return {key: readers[key](value, f"{key} of {place}") for key, value in table.items()}
+
+
+def _switch(value: object, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{what} is {shown(value)}; write true or false.")
+    return value
+
+
+def _allow(value: object, what: str) -> tuple[Allowed, ...]:
+    if not isinstance(value, list):
+        raise InvalidInput(f'{what} is {shown(value)}; write a list such as ["api.example.com"].')
+    return tuple(read_allowed(entry, what) for entry in value)
+
+
+SETTING_READERS: Mapping[str, Callable[[object, str], Any]] = {
+    "approval": _switch,
+    "repeatable": _switch,
+    "time_limit_s": TIME_LIMIT.check,
+    "output_characters": OUTPUT.check,
+}
+"""The settings of `[tools.NAME]`: the fields of ToolRules."""
+HTTP_READERS: Mapping[str, Callable[[object, str], Any]] = {"allow": _allow, "allow_private": _switch}
+"""The settings of `[tools.http]`."""
+
+
+async def list_tools(toolbox: Toolbox) -> ToolList:
+    """All of it, asked for where the tools are."""
+    found: list[ToolShown] = []
+    failed: list[str] = []
+    for source in toolbox.sources:
+        if isinstance(source, ListsTools):
+            listed = await source.listed()
+            found += [_tool_shown(toolbox, tool, source.origin) for tool in listed.tools]
+            failed += listed.failed
+    names = [tool["name"] for tool in found]
+    said = dict.fromkeys((*toolbox.changed, *toolbox.default))
+    unknown = [name for name in said if not any(is_allowed(one, (name,)) for one in names)]
+    return {"tools": found, "default": list(toolbox.default), "unknown": unknown, "failed": failed}
+
+
+def _tool_shown(toolbox: Toolbox, tool: AgentTool, origin: str) -> ToolShown:
+    rules = toolbox.rules_of(tool)
+    return {
+        "name": tool.described.name,
+        "description": tool.described.description,
+        "origin": origin,
+        "approval": rules.approval,
+        "repeatable": rules.repeatable,
+        "time_limit_s": rules.time_limit_s,
+        "output_characters": rules.output_characters,
+    }

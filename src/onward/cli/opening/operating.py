@@ -14,7 +14,7 @@ from onward.errors import InvalidInput
 from onward.wiring import make_courier
 
 if TYPE_CHECKING:
-    from onward.agents.listed import ProgramShown
+    from onward.agents.lists import ProgramShown
     from onward.agents.tools.toolbox import Toolbox
     from onward.app import Onward
     from onward.cli.options import Common

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from onward.agents.model.stream import (
+from onward.agents.model import (
     FinishReason,
     ReasoningDelta,
     Streamed,
     TextDelta,
+    TokenUsage,
     ToolCallDelta,
-    Usage,
 )
 from onward.testing.models.script import Played, Prompt, Reply
 from onward.testing.models.wire import MESSAGES, OTHER_MESSAGE, event, joined
@@ -142,7 +142,7 @@ def _texts(content: Any) -> Iterator[str]:
             yield block.get("text") or block.get("content") or ""
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: TokenUsage) -> dict[str, Any]:
     return {
         "input_tokens": usage.input - usage.cached_input - usage.cache_write,
         "cache_read_input_tokens": usage.cached_input,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from onward.agents.model.stream import FinishReason, ReasoningDelta, TextDelta, Usage
+from onward.agents.model import FinishReason, ReasoningDelta, TextDelta, TokenUsage
 from onward.testing.models.script import Played, Prompt, Reply
 from onward.testing.models.wire import MESSAGES, OTHER_MESSAGE, event, joined
 
@@ -100,7 +100,7 @@ def _texts(parts: Any) -> Iterator[str]:
             yield "".join(part["functionResponse"]["response"].values())
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: TokenUsage) -> dict[str, Any]:
     return {
         "promptTokenCount": usage.input,
         "cachedContentTokenCount": usage.cached_input,

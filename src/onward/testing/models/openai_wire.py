@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from onward.agents.model.stream import (
+from onward.agents.model import (
     FinishReason,
     ReasoningDelta,
     Streamed,
     TextDelta,
+    TokenUsage,
     ToolCallDelta,
-    Usage,
 )
 from onward.testing.models.script import Played, Prompt, Reply
 from onward.testing.models.wire import MESSAGES, OTHER_MESSAGE, event, joined
@@ -105,7 +105,7 @@ def _word(finish: FinishReason) -> str:
     return "content_filter" if finish is FinishReason.REFUSAL else finish.value
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: TokenUsage) -> dict[str, Any]:
     return {
         "prompt_tokens": usage.input,
         "completion_tokens": usage.output,

@@ -14,14 +14,16 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from onward.agents.model.request import AssistantMessage, ModelRequest, ToolCall
-from onward.agents.model.stream import (
+from onward.agents.model import (
+    AssistantMessage,
     FinishReason,
+    ModelRequest,
     ReasoningDelta,
     Streamed,
     TextDelta,
+    TokenUsage,
+    ToolCall,
     ToolCallDelta,
-    Usage,
 )
 from onward.errors import InvalidInput
 
@@ -44,7 +46,7 @@ class Reply(_Closed, frozen=True):
     continues: bool = False
     """Whether a request that ends with the beginning of `text` gets only the rest of it."""
     finish_reason: FinishReason | None = None
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     """None: four characters are a token."""
     counts: bool = True
     """Whether the provider says how many tokens it was."""
@@ -128,7 +130,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[Streamed, ...]
     """Deltas only."""
     tool_calls: tuple[ToolCall, ...]
-    usage: Usage
+    usage: TokenUsage
     finish_reason: FinishReason
 
 
@@ -184,10 +186,10 @@ def _cut(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def _usage(text: str, reply: Reply, prompt: Prompt) -> Usage:
+def _usage(text: str, reply: Reply, prompt: Prompt) -> TokenUsage:
     thought, written = _tokens(len(reply.reasoning)), _tokens(len(text or reply.refusal))
     written += sum(_tokens(len(call.arguments)) for call in reply.tool_calls)
-    return Usage(input=_tokens(prompt.characters), output=thought + written, reasoning=thought)
+    return TokenUsage(input=_tokens(prompt.characters), output=thought + written, reasoning=thought)
 
 
 def _tokens(characters: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from onward.agents.model.stream import ReasoningDelta, TextDelta
+from onward.agents.model import ReasoningDelta, TextDelta
 from onward.testing.models.script import Played, Prompt, Reply
 
 PAGE = b"<html><head><title>It works!</title></head><body>...</body></html>"

@@ -7,25 +7,25 @@ import re
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 
-from onward.agents.keys import KeyMissing, Keys
-from onward.agents.tools.mcp.channel import Listen, Sending, SessionLost
-from onward.agents.tools.mcp.messages import (
+from onward.agents.http import Http, Incoming, Outgoing
+from onward.agents.providers import KeyMissing, Keys, TimeLimits
+from onward.agents.tools.mcp.protocol import (
     MESSAGE_BYTES_MAX,
-    Answer,
-    Asked,
+    Listen,
     NotAMessage,
+    OutgoingRequest,
     Received,
+    ServerAnswer,
     ServerFailed,
-    Told,
+    ServerNotification,
+    ServerRequest,
+    SessionLost,
     plain,
-    read,
+    read_messages,
     reply_to,
 )
 from onward.agents.tools.mcp.settings import McpServer
-from onward.agents.wire.http import Http, Incoming, Outgoing
-from onward.agents.wire.limits import TimeLimits
-from onward.agents.wire.sse import SseReader, TooLarge
-from onward.agents.wire.trouble import Trouble
+from onward.agents.wire import ExchangeFailed, SseReader, TooLarge
 from onward.clock import Clock, TookTooLong, within
 
 SESSION = "Mcp-Session-Id"
@@ -48,7 +48,7 @@ class HttpChannel:
         self._session = ""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def exchange(self, sending: Sending, listen: Listen) -> Answer:
+    async def exchange(self, sending: OutgoingRequest, listen: Listen) -> ServerAnswer:
         """As the port says."""
         had_session = bool(self._session)
         outgoing = await self._outgoing(sending.body, sending.headers)
@@ -63,7 +63,7 @@ class HttpChannel:
                 if incoming.status != 200:
                     return await self._refusal(incoming)
                 return await self._answer(incoming, sending.id, listen)
-        except Trouble as trouble:
+        except ExchangeFailed as trouble:
             raise ServerFailed(f"{self._name} {trouble.what}", is_sent=trouble.is_sent) from None
 
     async def tell(self, message: bytes, headers: Mapping[str, str]) -> None:
@@ -75,7 +75,7 @@ class HttpChannel:
                     raise SessionLost
                 if incoming.status >= 300:
                     raise ServerFailed(f"{self._name} refused a message ({incoming.status})")
-        except Trouble as trouble:
+        except ExchangeFailed as trouble:
             raise ServerFailed(f"{self._name} {trouble.what}", is_sent=trouble.is_sent) from None
 
     def tell_soon(self, message: bytes, headers: Mapping[str, str]) -> None:
@@ -110,7 +110,7 @@ class HttpChannel:
         assert self._server.url is not None, "a server has a command or an address"
         return Outgoing(method=method, url=self._server.url, headers=sent, body=body, limits=limits)
 
-    async def _answer(self, incoming: Incoming, id: int, listen: Listen) -> Answer:
+    async def _answer(self, incoming: Incoming, id: int, listen: Listen) -> ServerAnswer:
         kind = incoming.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (STREAM, WHOLE):
             raise ServerFailed(
@@ -138,36 +138,36 @@ class HttpChannel:
             raise ServerFailed(f"{self._name} sent something that is no message", is_sent=True) from None
         raise ServerFailed(f"{self._name} ended its answer without a result", is_sent=True)
 
-    def _find(self, bodies: list[bytes], id: int, listen: Listen) -> Answer | None:
+    def _find(self, bodies: list[bytes], id: int, listen: Listen) -> ServerAnswer | None:
         """The answer among the messages; the others are heard."""
         for body in bodies:
             if not body.strip():
                 continue  # an event that only names a place to continue at
-            for message in read(body):
-                if isinstance(message, Answer) and (message.id == id or _is_about_all(message)):
+            for message in read_messages(body):
+                if isinstance(message, ServerAnswer) and (message.id == id or _is_about_all(message)):
                     return message
                 self._other(message, listen)
         return None
 
     def _other(self, message: Received, listen: Listen) -> None:
-        if isinstance(message, Asked):
+        if isinstance(message, ServerRequest):
             self.tell_soon(reply_to(message), {})
-        elif isinstance(message, Told):
+        elif isinstance(message, ServerNotification):
             listen(message)
 
-    async def _refusal(self, incoming: Incoming) -> Answer:
+    async def _refusal(self, incoming: Incoming) -> ServerAnswer:
         """What an error response says: an error of the protocol, or else a sentence about the status."""
         body = await incoming.beginning()
         with suppress(NotAMessage):
-            for message in read(body):
-                if isinstance(message, Answer) and message.error is not None:
+            for message in read_messages(body):
+                if isinstance(message, ServerAnswer) and message.error is not None:
                     return message
         status = incoming.status
         advice = "check its headers" if status in (401, 403) else "check its url and its state"
         raise ServerFailed(f"{self._name} refused the request ({status}); {advice}", is_sent=status >= 500)
 
     async def _try(self, work: Coroutine[object, object, None]) -> None:
-        with suppress(ServerFailed, SessionLost, Trouble, TookTooLong):
+        with suppress(ServerFailed, SessionLost, ExchangeFailed, TookTooLong):
             await within(work, GOODBYE_S, self._clock)
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
@@ -176,6 +176,6 @@ class HttpChannel:
         task.add_done_callback(self._tasks.discard)
 
 
-def _is_about_all(message: Answer) -> bool:
+def _is_about_all(message: ServerAnswer) -> bool:
     """An error without an id is about the one request of this connection."""
     return message.id is None and message.error is not None

@@ -7,15 +7,16 @@ import os
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 
-from onward.agents.tools.mcp.channel import Listen, Sending
-from onward.agents.tools.mcp.messages import (
+from onward.agents.tools.mcp.protocol import (
     MESSAGE_BYTES_MAX,
-    Answer,
-    Asked,
+    Listen,
     NotAMessage,
+    OutgoingRequest,
+    ServerAnswer,
     ServerFailed,
+    ServerRequest,
     plain,
-    read,
+    read_messages,
     reply_to,
 )
 from onward.agents.tools.mcp.settings import McpServer
@@ -38,7 +39,7 @@ class StdioChannel:
         self._name = f"the MCP server {server.name!r}"
         self._server, self._dialogue = server, dialogue
         self._rest = bytearray()
-        self._pending: dict[int, asyncio.Future[Answer]] = {}
+        self._pending: dict[int, asyncio.Future[ServerAnswer]] = {}
         self._listen: Listen = lambda told: None
         self._failed: ServerFailed | None = None
         self._garbage, self._garbage_count = "", 0
@@ -54,10 +55,10 @@ class StdioChannel:
         self._start(self._watch(self._dialogue))
         return self
 
-    async def exchange(self, sending: Sending, listen: Listen) -> Answer:
+    async def exchange(self, sending: OutgoingRequest, listen: Listen) -> ServerAnswer:
         """As the port says."""
         self._listen = listen
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[ServerAnswer] = asyncio.get_running_loop().create_future()
         self._pending[sending.id] = answer
         try:
             await self.tell(sending.body, {})
@@ -116,7 +117,7 @@ class StdioChannel:
             self._fail(f"sent a line of more than {MESSAGE_BYTES_MAX >> 20} MiB")
             return
         try:
-            messages = read(line)
+            messages = read_messages(line)
         except NotAMessage:
             self._garbage = self._garbage or plain(line[:400].decode("utf-8", "replace"), 80)
             self._garbage_count += 1
@@ -125,11 +126,11 @@ class StdioChannel:
             return
         for message in messages:
             match message:
-                case Answer(id=int() as id) if id in self._pending and not self._pending[id].done():
+                case ServerAnswer(id=int() as id) if id in self._pending and not self._pending[id].done():
                     self._pending[id].set_result(message)
-                case Answer():
+                case ServerAnswer():
                     pass  # to a request that nobody waits for any more, or to none of ours
-                case Asked():
+                case ServerRequest():
                     self.tell_soon(reply_to(message), {})
                 case _:
                     self._listen(message)

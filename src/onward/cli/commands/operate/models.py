@@ -7,8 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from onward.agents.listed import ModelList, ModelPriced, RatesShown
-from onward.agents.listing import list_models
+from onward.agents.lists import ModelList, ModelPriced, RatesShown
+from onward.agents.models import list_models
 from onward.agents.prices import read_prices, shipped_prices
 from onward.agents.providers import read_providers, split_name
 from onward.cli.exits import FINE

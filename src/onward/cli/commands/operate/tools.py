@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onward.agents.tools.listed import ToolList
-from onward.agents.tools.listing import list_tools
+from onward.agents.lists import ToolList
+from onward.agents.tools.toolbox import list_tools
 from onward.cli.exits import FINE
 from onward.cli.opening.operating import toolbox_of
 from onward.cli.options import COMMON, Common, Out

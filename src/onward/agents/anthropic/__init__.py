@@ -1,1 +1,0 @@
-"""Anthropic's messages. Begin with `format`; all of it is pure."""

@@ -1,1 +1,0 @@
-"""Google's generateContent. Begin with `format`; all of it is pure."""

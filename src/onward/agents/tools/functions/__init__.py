@@ -1,1 +1,0 @@
-"""Functions of a program as tools. Begin with `signature`: a function's types are its schema."""

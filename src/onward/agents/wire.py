@@ -1,0 +1,406 @@
+"""What all wire formats share: what a format is, and how a response becomes pieces of an answer. Pure.
+
+A `WireFormat` says how a request is written and an answer is read; `openai`, `anthropic` and `google` are
+the three. Their readers build on `Gathered`, what has come of an answer so far. `ResponseReader` takes one
+response from its head to its end: bytes in, server-sent events (bounded, whatever is sent), pieces of the
+answer out. `ExchangeFailed` is an exchange that failed on the way, before anybody can say for which
+request.
+
+The rest is small and needed by several formats:
+
+- Signatures are stored with the model that gave them. A provider signs what its model thought, and wants
+  both back unchanged when the conversation continues. It may continue with another model, which would
+  refuse the whole request for a foreign signature.
+- `without` leaves out of a schema what a provider does not hold an answer to, and would refuse the request
+  for. Nothing is lost: the model is told the whole schema, and its answer is checked against it.
+- `count`: whatever number of tokens a server sends becomes one that can be stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from onward.agents.model import (
+    Failure,
+    FailureKind,
+    Finished,
+    FinishReason,
+    ModelFailed,
+    ModelRequest,
+    ReasoningDelta,
+    Streamed,
+    TextDelta,
+    TokenUsage,
+    ToolCall,
+    ToolCallDelta,
+)
+from onward.agents.prices import estimated_usage
+from onward.agents.refusal import AskedModel, ProviderResponse, error_in_stream, failed, hide, plain, refusal
+from onward.model.values import INTEGER_MAX
+
+
+class AnswerReader(Protocol):
+    """Reads the events of one answer. `Gathered` has all but `read`."""
+
+    usage: TokenUsage | None
+    model: str
+    request_id: str
+    pieces: int
+    characters: int
+    is_empty: bool
+    is_whole: bool
+    is_done: bool
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """Why it ended."""
+        ...
+
+    def read(self, event: bytes) -> Iterator[Streamed]:
+        """The pieces in one event, or in a whole answer of a server that does not stream.
+
+        Raises ErrorInAnswer for an error, and msgspec.DecodeError or RecursionError for what is no answer.
+        """
+        ...
+
+    def tool_calls(self) -> list[ToolCall]:
+        """The tool calls, as far as they have come."""
+        ...
+
+
+class WireFormat(Protocol):
+    """How one provider is asked."""
+
+    def address(self, model: str) -> str:
+        """Where the request goes; `model` is the name without the provider's."""
+        ...
+
+    def headers(self, key: str) -> Mapping[str, str]:
+        """The headers of this format, with the key if there is one."""
+        ...
+
+    def body(self, request: ModelRequest, model: str) -> bytes:
+        """The request as JSON; the same request gives the same bytes."""
+        ...
+
+    def answer(self, model: str) -> AnswerReader:
+        """A reader for the next answer of a model."""
+        ...
+
+
+class ComingCall:
+    """A tool call that is still coming."""
+
+    def __init__(self, index: int) -> None:
+        self.index, self.id, self.name, self.signature = index, "", "", ""
+        self.arguments: list[str] = []
+
+    def whole(self) -> ToolCall:
+        """The call as far as it has come."""
+        arguments = "".join(self.arguments).strip() or "{}"
+        return ToolCall(self.id or f"call_{self.index}", self.name, arguments, self.signature)
+
+
+class Gathered:
+    """The parts that every format's reader adds to, and whether they are a whole answer."""
+
+    def __init__(self) -> None:
+        self.usage: TokenUsage | None = None
+        self.model = self.request_id = ""
+        self.pieces = self.characters = 0
+        """Of everything that the model wrote, reasoning included."""
+        self.is_empty = True
+        """No text and no tool call has come; reasoning alone is no answer."""
+        self.is_whole = self.is_done = False
+        """Done: the server has said that nothing more comes."""
+        self.finish: FinishReason | None = None
+        self.is_refused = False
+        self.calls: list[ComingCall] = []
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """Why it ended."""
+        if self.is_refused:
+            return FinishReason.REFUSAL
+        if self.calls and self.finish in (None, FinishReason.STOP, FinishReason.OTHER):
+            return FinishReason.TOOL_CALLS  # some servers say `stop` after tool calls
+        return self.finish or FinishReason.STOP
+
+    def tool_calls(self) -> list[ToolCall]:
+        """The tool calls, as far as they have come."""
+        return [call.whole() for call in self.calls]
+
+    def add_text(self, text: str) -> TextDelta:
+        """More text of the answer."""
+        self.is_empty = False
+        self._count(text)
+        return TextDelta(text)
+
+    def add_reasoning(self, text: str, signature: str = "") -> ReasoningDelta:
+        """More reasoning; a signature ends a part of it."""
+        if text:
+            self._count(text)
+        return ReasoningDelta(text, signature)
+
+    def begin_call(self) -> ComingCall:
+        """A call of which nothing has come yet."""
+        self.calls.append(ComingCall(len(self.calls)))
+        return self.calls[-1]
+
+    def add_to_call(
+        self, call: ComingCall, *, id: str = "", name: str = "", arguments: str = ""
+    ) -> ToolCallDelta:
+        """More of a call; the first id counts."""
+        self.is_empty = False
+        call.id = call.id or id
+        call.name += name
+        call.arguments.append(arguments)
+        self._count(name + arguments)
+        return ToolCallDelta(index=call.index, id=id, name=name, arguments=arguments)
+
+    def _count(self, text: str) -> None:
+        self.pieces += 1
+        self.characters += len(text)
+
+
+class ExchangeFailed(Exception):
+    """The exchange failed; `what` goes on after the name of the one that was asked."""
+
+    def __init__(self, kind: FailureKind, what: str, *, is_sent: bool) -> None:
+        self.kind, self.what, self.is_sent = kind, what, is_sent
+        super().__init__(what)
+
+
+class ErrorInAnswer(Exception):
+    """The server tells an error in the middle of an answer; `error` is what it sent."""
+
+    def __init__(self, error: Any) -> None:
+        self.error = error
+        super().__init__("an error inside the answer")
+
+
+EVENT_BYTES_MAX = 4 * 1024 * 1024
+"""One event may carry a whole answer; a larger one is no answer."""
+
+
+class TooLarge(Exception):
+    """An event is larger than any that makes sense."""
+
+
+class SseReader:
+    """Gives the data of every event, in whatever pieces the bytes come."""
+
+    __slots__ = ("_bytes_max", "_data", "_rest", "_size")
+
+    def __init__(self, event_bytes_max: int = EVENT_BYTES_MAX) -> None:
+        self._bytes_max = event_bytes_max
+        self._rest = bytearray()  # so that a line that comes byte by byte costs its length, not its square
+        self._data: list[bytes] = []
+        self._size = 0
+
+    def feed(self, received: bytes) -> list[bytes]:
+        """The data of all events that end in `received`; TooLarge if one does not end."""
+        *lines, rest = received.split(b"\n")
+        if lines and self._rest:
+            lines[0] = bytes(self._rest) + lines[0]
+            self._rest.clear()
+        self._rest += rest
+        if len(self._rest) > self._bytes_max:
+            raise TooLarge
+        return self._events(lines)
+
+    def finish(self) -> list[bytes]:
+        """The data of an event that the stream ended without an empty line after it, as some servers do."""
+        last = bytes(self._rest)
+        self._rest.clear()
+        return self._events([last, b""])
+
+    def _events(self, lines: list[bytes]) -> list[bytes]:
+        events = []
+        for line in lines:
+            line = line.rstrip(b"\r")
+            if line.startswith(b"data:"):
+                self._add(line[6:] if line[5:6] == b" " else line[5:])
+            elif not line and self._data:
+                events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                self._data, self._size = [], 0
+            # Comments, which keep a connection alive, and other fields say nothing about the answer.
+        return events
+
+    def _add(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > self._bytes_max:
+            raise TooLarge
+        self._data.append(data)
+
+
+STREAM, WHOLE, PAGE = "text/event-stream", "application/json", "text/html"
+MAY_HAVE_COST = (FailureKind.CUT, FailureKind.TRANSIENT, FailureKind.EMPTY)
+
+
+class ResponseReader:
+    """Reads the response to one request; raises ModelFailed or Trouble where it is no whole answer."""
+
+    def __init__(
+        self, request: ModelRequest, asked: AskedModel, answer: AnswerReader, secrets: Sequence[str] = ()
+    ) -> None:
+        self._request, self._asked, self._secrets = request, asked, secrets
+        self._answer, self._events = answer, SseReader()
+        self._head: ProviderResponse | None = None
+        self._whole: bytearray | None = None
+
+    def begin(self, head: ProviderResponse) -> None:
+        """The head of the response has come."""
+        shown = {name: hide(value, self._secrets) for name, value in head.headers.items()}
+        self._head = head = ProviderResponse(status=head.status, headers=shown)
+        if head.status == 200 and head.content_type == PAGE:
+            raise ExchangeFailed(FailureKind.REQUEST, "answered with an HTML page", is_sent=False)
+        if head.content_type == WHOLE:
+            self._whole = bytearray()  # of a server that does not stream
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the server has said that nothing more comes."""
+        return self._answer.is_done
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether the head promises an answer."""
+        return self._head is not None and self._head.status == 200
+
+    def feed(self, received: bytes) -> Iterator[Streamed]:
+        """The pieces in the next bytes of the body."""
+        if self._whole is not None:
+            self._whole += received
+            return
+        try:
+            events = self._events.feed(received)
+        except TooLarge:
+            raise ExchangeFailed(FailureKind.CUT, "sent a piece without end", is_sent=True) from None
+        yield from self._pieces(events)
+
+    def end(self) -> Iterator[Streamed]:
+        """The last pieces, now that the body has ended."""
+        rest = self._events.finish() if self._whole is None else [bytes(self._whole)]
+        yield from self._pieces(rest)
+        answer = self._answer
+        if not answer.is_whole:
+            raise ExchangeFailed(FailureKind.CUT, "broke off its answer (it has no end)", is_sent=True)
+        if answer.is_empty and answer.finish_reason not in (FinishReason.LENGTH, FinishReason.REFUSAL):
+            raise ExchangeFailed(FailureKind.EMPTY, "answered nothing", is_sent=True)
+        yield from answer.tool_calls()
+        model = hide(plain(answer.model), self._secrets) or self._asked.model
+        yield Finished(
+            usage=self._usage(),
+            finish_reason=answer.finish_reason,
+            model=model,
+            request_id=self._response.request_id or self._answer_id(),
+        )
+
+    def refused(self, body: bytes, now_us: int) -> Failure:
+        """What an error response means."""
+        response = msgspec.structs.replace(self._response, body=body)
+        return refusal(self._asked, response, now_us=now_us, secrets=self._secrets)
+
+    def broken(self, trouble: ExchangeFailed) -> Failure:
+        """What a broken exchange comes to."""
+        return failed(
+            self._asked,
+            trouble.kind,
+            trouble.what,
+            status=self._head.status if self._head else None,
+            request_id=(self._head.request_id if self._head else "") or self._answer_id(),
+            usage=self._answer.usage,
+            may_have_cost=trouble.is_sent and trouble.kind in MAY_HAVE_COST,
+        )
+
+    def _pieces(self, events: Sequence[bytes]) -> Iterator[Streamed]:
+        for event in events:
+            try:
+                yield from self._answer.read(event)
+            except (msgspec.DecodeError, RecursionError):
+                raise ExchangeFailed(
+                    FailureKind.CUT, "sent something that is no answer", is_sent=True
+                ) from None
+            except ErrorInAnswer as sent:
+                told = error_in_stream(self._asked, sent.error, self._response, secrets=self._secrets)
+                raise ModelFailed(msgspec.structs.replace(told, usage=self._answer.usage)) from None
+            if self.is_done:
+                return
+
+    @property
+    def _response(self) -> ProviderResponse:
+        assert self._head is not None, "the head comes first"
+        return self._head
+
+    def _answer_id(self) -> str:
+        """The provider's name for the answer, of a format that puts it there instead of into a header."""
+        return hide(plain(self._answer.request_id, most=200), self._secrets)
+
+    def _usage(self) -> TokenUsage:
+        answer = self._answer
+        return answer.usage or estimated_usage(
+            self._request, pieces=answer.pieces, characters=answer.characters
+        )
+
+
+PLAIN = "plain"
+
+
+def seal(maker: str, data: str, *, kind: str = PLAIN) -> str:
+    """A signature to be stored; empty if there is none. `maker` is `provider:model`; `data` has no space."""
+    return f"{maker} {kind} {data}" if data else ""
+
+
+def unseal(maker: str, signature: str) -> tuple[str, str] | None:
+    """The kind and the data of a signature that this model gave; None for that of another, or for none."""
+    by, *rest = signature.rsplit(" ", 2)
+    return (rest[0], rest[1]) if by == maker and len(rest) == 2 else None
+
+
+def arguments_object(arguments: str) -> msgspec.Raw:
+    """The JSON object that the model wrote; what is none is told as text, so that the model sees it."""
+    try:
+        is_object = isinstance(msgspec.json.decode(arguments), dict)
+    except (msgspec.DecodeError, RecursionError):
+        is_object = False
+    return msgspec.Raw(arguments.encode() if is_object else msgspec.json.encode({"invalid": arguments}))
+
+
+LENGTHS = frozenset(("minLength", "maxLength"))
+BOUNDS = LENGTHS | frozenset(
+    (
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        *("minItems", "maxItems", "uniqueItems", "minContains", "maxContains"),
+        *("minProperties", "maxProperties"),
+    )
+)
+_NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")  # a table of schemas
+_VALUES = ("enum", "const", "default", "examples", "example")  # no schemas, whatever they look like
+
+
+def without(schema: dict[str, Any], keywords: Collection[str]) -> dict[str, Any]:
+    """The schema without these keywords, at every depth; a property of such a name stays."""
+    if not keywords:
+        return schema
+    return {name: _inner(name, value, keywords) for name, value in schema.items() if name not in keywords}
+
+
+def _inner(name: str, value: Any, keywords: Collection[str]) -> Any:
+    if name in _VALUES:
+        return value
+    if name in _NAMED and isinstance(value, dict):
+        return {key: _part(one, keywords) for key, one in value.items()}
+    return [_part(one, keywords) for one in value] if isinstance(value, list) else _part(value, keywords)
+
+
+def _part(value: Any, keywords: Collection[str]) -> Any:
+    return without(value, keywords) if isinstance(value, dict) else value
+
+
+def count(tokens: int | None) -> int:
+    """A number of tokens; none, or a negative one, is 0."""
+    return min(max(tokens or 0, 0), INTEGER_MAX)
