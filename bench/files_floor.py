@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import apsw
 
-from onward.receipts.syncing import sync_files
+from onward.receipts.folder import sync_files
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 from psycopg import sql
 
-from onward.receipts.places import HANDOFFS, RECEIPTS, is_finished_file
+from onward.receipts.folder import HANDOFFS, RECEIPTS, is_finished_file
 from onward.receipts.receipt import read_handoff, read_receipt
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         RecordingInterviewer,
     )
     from onward.engine.loop.stop import StopSwitch
-    from onward.handlers.isolate.messages import IsolatedStep
+    from onward.handlers.function import IsolatedStep
     from onward.handlers.port import StepContext
     from onward.model.events import StepStatus
     from onward.model.gate import Answer, Decision
@@ -33,7 +33,7 @@ _WHERE = {
     "CallbackInterviewer": "onward.engine.control.interview",
     "Decision": "onward.model.gate",
     "Gate": "onward.model.run",
-    "IsolatedStep": "onward.handlers.isolate.messages",
+    "IsolatedStep": "onward.handlers.function",
     "Onward": "onward.app",
     "QueueInterviewer": "onward.engine.control.interview",
     "RecordingInterviewer": "onward.engine.control.interview",

@@ -30,9 +30,16 @@ from onward.model.values import (
     is_named,
     shown,
 )
-from onward.redact.redactor import Redactor
-from onward.redact.settings import DEFAULT_REDACT, RedactSettings, read_redact
-from onward.redact.sources import DATABASE, is_secret, make_redactor, password_of
+from onward.redact.redactor import (
+    DATABASE,
+    DEFAULT_REDACT,
+    Redactor,
+    RedactSettings,
+    is_secret,
+    make_redactor,
+    password_of,
+    read_redact,
+)
 
 if TYPE_CHECKING:
     from onward.chats.settings import ChatSettings

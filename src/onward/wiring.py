@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from onward.engine.files.run_files import RunFiles
     from onward.engine.loop.parts import Observer
     from onward.engine.loop.serving import Around
-    from onward.handlers.output import ShowLine
     from onward.handlers.port import Handler
+    from onward.handlers.room import ShowLine
     from onward.model.events import Workspace
     from onward.notify.courier import Courier
     from onward.notify.sender import Sender
@@ -271,15 +271,15 @@ class _LateWorkspaces(msgspec.Struct, frozen=True):
 
 def old_trees() -> OldTrees:
     """Checks and removes the work trees of runs that are deleted."""
-    from onward.workspace.old_trees import GitOldTrees
+    from onward.workspace.trees import GitOldTrees
 
     return GitOldTrees(tool_environment(()))
 
 
 def _built_in(environment: Mapping[str, str], redactor: Redactor) -> Mapping[str, Handler]:
-    from onward.handlers.shell.handler import ToolHandler
+    from onward.handlers.shell import ToolHandler
     from onward.process import SystemSpawn
-    from onward.redact.stream import cleaner_of
+    from onward.redact.redactor import cleaner_of
 
     spawn = SystemSpawn(cleaner=cleaner_of(lambda: redactor))
     return {"tool": ToolHandler(spawn, environment=environment)}
@@ -314,7 +314,7 @@ def make_agent(models: Models | None, settings: Settings, toolbox: Toolbox, reda
     from onward.agents.step.handler import AgentHandler
     from onward.clock import SystemClock, SystemDice
     from onward.process import SystemSpawn
-    from onward.redact.stream import cleaner_of
+    from onward.redact.redactor import cleaner_of
 
     prices, clock, dice = open_prices(settings), SystemClock(), SystemDice()
     spawn = SystemSpawn(cleaner=cleaner_of(lambda: redactor))
@@ -372,9 +372,9 @@ def make_toolbox(
     from onward.agents.tools.files import file_tools
     from onward.agents.tools.functions import FunctionTools
     from onward.agents.tools.toolbox import FixedTools, HookedTools, Toolbox, read_tools
-    from onward.handlers.shell.hooks import ToolHooks
+    from onward.handlers.shell import ToolHooks
     from onward.process import SystemSpawn
-    from onward.redact.stream import cleaner_of
+    from onward.redact.redactor import cleaner_of
 
     said = read_tools(settings.tools)
     own, environment = own_paths(db, runs), tool_environment(settings.tool_env)
@@ -405,7 +405,7 @@ def make_mcp(settings: Settings, redactor: Redactor, *, warn: Callable[[str], No
     from onward.clock import SystemClock
     from onward.model.events import STDERR
     from onward.process import SystemSpawn
-    from onward.redact.stream import cleaner_of
+    from onward.redact.redactor import cleaner_of
 
     clock, spawn = SystemClock(), SystemSpawn(cleaner=cleaner_of(lambda: redactor, streams=(STDERR,)))
     open_channel = channel_opener(
@@ -457,7 +457,7 @@ def _sender(notify: NotifySettings, settings: Settings, redactor: Redactor, db: 
     from onward.notify.command import CommandSender
     from onward.notify.url import UrlSender, key_of
     from onward.process import SystemSpawn
-    from onward.redact.stream import cleaner_of
+    from onward.redact.redactor import cleaner_of
 
     if notify.command is not None:
         environment = tool_environment(notify.env) | database_variable(db, notify.env)

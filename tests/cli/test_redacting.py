@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.errors import InvalidInput
-from onward.redact.settings import read_redact
-from onward.redact.sources import is_secret, password_of
+from onward.redact.redactor import is_secret, password_of, read_redact
 from tests.cli.shell import Shell, pipeline
 
 VALUE = "value-of-a-secret"

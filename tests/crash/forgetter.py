@@ -18,7 +18,7 @@ import apsw
 
 from onward.clock import SystemClock
 from onward.engine.control.retention import Collector, Policy
-from onward.receipts.homes import Homes
+from onward.receipts.run_directory import Homes
 from onward.store.port.store import Store
 from onward.store.sqlite.adapter import SqliteStore
 from onward.wiring import POSTGRES, open_store

@@ -16,11 +16,10 @@ from onward.engine.control.interview import AutoApprove, QueueInterviewer
 from onward.engine.engine import Fork, Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, RunNotFound, StoreError
-from onward.handlers.calls import CallOptions
+from onward.handlers.calls import CallOptions, step_question
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
-from onward.handlers.questions import step_question
-from onward.handlers.running import running
+from onward.handlers.user_functions import running
 from onward.machine.decide.calls import calls_in_doubt
 from onward.model.call import AttemptHeld, CallFinished
 from onward.model.events import Event

@@ -16,7 +16,7 @@ from onward.engine.loop.stop import StopSwitch
 from onward.errors import CallTimedOut, InvalidInput, Refused, RunNotFound
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
-from onward.handlers.running import running
+from onward.handlers.user_functions import running
 from onward.machine.decide.calls import calls_in_doubt
 from onward.model.call import CallFinished, CallLost, CallStarted
 from onward.model.result import Result

@@ -22,7 +22,7 @@ from onward import Result, RunStatus, StepContext
 from onward.engine.files.run_files import RunFiles
 from onward.handlers.function import FunctionHandler
 from onward.model.events import StepFinished
-from onward.receipts.homes import Homes
+from onward.receipts.run_directory import Homes
 from onward.store.port.leases import Lease
 from onward.store.port.log import RunLog, StoredEvent, Write
 from onward.store.port.store import Store

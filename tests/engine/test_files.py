@@ -19,7 +19,7 @@ from onward.handlers.room import AUTOMATIC
 from onward.model.events import StepFinished
 from onward.receipts.entry import Directory
 from onward.receipts.folder import Folder
-from onward.receipts.homes import Homes
+from onward.receipts.run_directory import Homes
 from onward.store.codec import unseal
 from tests.world import World, line
 

@@ -16,7 +16,7 @@ import pytest
 from onward import Onward
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
-from onward.handlers.isolate.messages import Answer
+from onward.handlers.function import IsolatedReply
 from onward.model.events import StepFinished
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.store.codec import unseal
@@ -217,4 +217,4 @@ async def test_a_function_that_is_not_where_it_says_is_a_failure_that_is_not_ret
 )
 def test_an_answer_of_another_form_is_not_accepted(answer: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
-        msgspec.json.decode(answer, type=Answer)
+        msgspec.json.decode(answer, type=IsolatedReply)

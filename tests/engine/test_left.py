@@ -14,8 +14,8 @@ from onward.engine.files.run_files import RunFiles
 from onward.engine.step.leftovers import Leftovers, view_left
 from onward.errors import Refused
 from onward.handlers.port import StepContext
-from onward.handlers.previous_attempt import PreviousAttempt
-from onward.handlers.shell.environment import step_environment
+from onward.handlers.room import PreviousAttempt
+from onward.handlers.shell import step_environment
 from onward.model.result import Assessment, Left, Result
 from onward.model.run import RunStatus
 from onward.receipts.folder import Folder

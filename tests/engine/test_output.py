@@ -12,10 +12,9 @@ import pytest
 from onward import Onward
 from onward.engine.files.output_file import OutputFile
 from onward.engine.loop.stop import StopSwitch
-from onward.handlers.output import AttemptOutput
 from onward.handlers.port import StepContext
-from onward.handlers.room import Room
-from onward.handlers.shell.handler import what_failed
+from onward.handlers.room import AttemptOutput, Room
+from onward.handlers.shell import what_failed
 from onward.model.events import (
     OUTPUT_LINE_CHARACTERS_MAX,
     OUTPUT_LINES_MAX,

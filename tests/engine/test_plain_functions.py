@@ -13,8 +13,8 @@ import pytest
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost, Refused
 from onward.handlers.function import FunctionHandler
-from onward.handlers.plain import PATIENCE_S
 from onward.handlers.port import StepContext
+from onward.handlers.user_functions import PATIENCE_S
 from onward.model.events import AttemptInterrupted
 from onward.model.result import Result
 from onward.model.run import AttemptState, Run, RunStatus

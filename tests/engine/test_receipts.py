@@ -22,10 +22,9 @@ from onward.engine.files.run_files import RunFiles
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import StoreError
 from onward.model.events import StepFinished
+from onward.receipts.audit import ReceiptsFound, ResumePoint, find_resume_point, read_receipts
 from onward.receipts.folder import Folder
-from onward.receipts.reading import Found, read_receipts
 from onward.receipts.receipt import Receipt, hash_of, read_handoff, read_receipt
-from onward.receipts.resume_point import ResumePoint, find_resume_point
 from onward.store.port.store import Store
 from onward.testing.faults import WRITES, Died, Fault, FaultyStore
 from onward.testing.handlers import Doorway
@@ -75,7 +74,7 @@ def receipts(root: Path, flow: str = "line") -> dict[str, Receipt]:
     return {receipt.step_id: receipt for receipt in found}
 
 
-async def by_the_log(process: Process, root: Path, flow: str = "line") -> Found:
+async def by_the_log(process: Process, root: Path, flow: str = "line") -> ReceiptsFound:
     run = (await process.load()).run
     expected = await committed(process.store.log, process.engine.sources, run)
     return read_receipts(Folder(str(root)), ("run",), flow, expected)

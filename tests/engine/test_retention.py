@@ -20,7 +20,7 @@ from onward.engine.control.retention import (
 )
 from onward.errors import RunNotFound
 from onward.model.run import RunStatus
-from onward.receipts.homes import Homes
+from onward.receipts.run_directory import Homes
 from onward.store.port.retention import Kin
 from onward.testing.faults import Died, Fault
 from tests.world import Process, World, line

@@ -11,8 +11,8 @@ import pytest
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
 from onward.handlers.function import FunctionHandler
-from onward.handlers.plain import PATIENCE_S
 from onward.handlers.port import StepContext
+from onward.handlers.user_functions import PATIENCE_S
 from onward.model.run import RunStatus
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.store import Store

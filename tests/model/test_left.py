@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onward.handlers.previous_attempt import (
+from onward.handlers.room import (
     FILES_SHOWN,
     NOTHING_LEFT,
     RESPONSE_CHARACTERS_SHOWN,

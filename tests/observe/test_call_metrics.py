@@ -16,11 +16,8 @@ from onward.handlers.port import StepContext
 from onward.model.call import Reserved, Usage
 from onward.model.chat import ChunkKind
 from onward.model.run import RunStatus
-from onward.observe.calls import REFUSED, CallMetrics
-from onward.observe.exposition import render
-from onward.observe.health import Health
-from onward.observe.hooks import watched_store
-from onward.observe.metrics import Metrics
+from onward.observe.figures import render
+from onward.observe.metrics import REFUSED, CallMetrics, Health, Metrics, watched_store
 from onward.store.port.messages import Flushed, Growth
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock

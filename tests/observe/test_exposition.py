@@ -9,11 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.observe.exposition import Family, Sample, gauge, number, render
-from onward.observe.health import Health
-from onward.observe.metrics import Metrics
-from onward.observe.page import Pages
-from onward.observe.series import OTHERS, SERIES_MAX, Counter, Gauge, Histogram
+from onward.observe.figures import (
+    OTHERS,
+    SERIES_MAX,
+    Counter,
+    Family,
+    Gauge,
+    Histogram,
+    Sample,
+    gauge,
+    number,
+    render,
+)
+from onward.observe.metrics import Health, Metrics
+from onward.observe.pages import Pages
 from onward.store.memory.adapter import MemoryDatabase
 from onward.testing.clock import ManualClock
 from tests.shape.tree import ROOT

@@ -16,10 +16,17 @@ from onward.handlers.function import FunctionHandler
 from onward.handlers.port import Handler, StepContext
 from onward.machine.plan.planner import DRAIN
 from onward.model.result import Result
-from onward.observe.about import current
-from onward.observe.health import SLOW_S, STALE_S, Health, slow_after_s
-from onward.observe.hooks import CUT_OFF, WatchedHandler, watched_store
-from onward.observe.metrics import Metrics
+from onward.observe.log import current
+from onward.observe.metrics import (
+    CUT_OFF,
+    SLOW_S,
+    STALE_S,
+    Health,
+    Metrics,
+    WatchedHandler,
+    slow_after_s,
+    watched_store,
+)
 from onward.store.port.store import Store
 from onward.testing.drafts import Draft, claimed, created, held, step
 from onward.testing.faults import Fault, FaultyStore

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.model.events import AttemptFailed, StepFinished, StepStarted, StepStatus
-from onward.observe.about import about, current
-from onward.observe.log import JsonLines, log_events, without_secrets
+from onward.observe.log import JsonLines, about, current, log_events, without_secrets
 from onward.testing.drafts import creation, step
 
 

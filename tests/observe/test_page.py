@@ -7,11 +7,10 @@ import asyncio
 import pytest
 
 from onward.errors import StoreUnavailable
-from onward.observe import page as pages
-from onward.observe.exposition import CONTENT_TYPE
-from onward.observe.health import Health
-from onward.observe.metrics import Metrics
-from onward.observe.page import REFRESH_S, Pages
+from onward.observe import pages as pages
+from onward.observe.figures import CONTENT_TYPE
+from onward.observe.metrics import Health, Metrics
+from onward.observe.pages import REFRESH_S, Pages
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.runs import Measured
 from onward.testing.clock import ManualClock

@@ -10,8 +10,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from onward.errors import InvalidInput
-from onward.observe import serve
-from onward.observe.serve import CONNECTIONS_MAX, HEAD_BYTES_MAX, NOT_FOUND, PLAIN, Reply, address_of, serving
+from onward.observe import pages
+from onward.observe.pages import (
+    CONNECTIONS_MAX,
+    HEAD_BYTES_MAX,
+    NOT_FOUND,
+    PLAIN,
+    PageReply,
+    address_of,
+    serving,
+)
 
 
 class Page:
@@ -20,11 +28,11 @@ class Page:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def answer(self, path: str) -> Reply:
+    async def answer(self, path: str) -> PageReply:
         self.asked.append(path)
         if path == "/broken":
             raise RuntimeError("oh")
-        return Reply(200, PLAIN, "hällo\n") if path == "/page" else NOT_FOUND
+        return PageReply(200, PLAIN, "hällo\n") if path == "/page" else NOT_FOUND
 
 
 @pytest.fixture
@@ -68,11 +76,11 @@ class Slow:
         self._socket = socket.socket()
         self._socket.setblocking(False)
 
-    async def answer(self, _path: str) -> Reply:
+    async def answer(self, _path: str) -> PageReply:
         task = asyncio.current_task()
         assert task is not None
         self._serving.set_result(task)
-        return Reply(200, PLAIN, "x" * self._size)
+        return PageReply(200, PLAIN, "x" * self._size)
 
     async def ask(self, place: str) -> asyncio.Task[object]:
         """The task that answers, when it has sent what it can."""
@@ -104,7 +112,7 @@ async def given_up(size: int) -> bytes:
 async def test_a_slow_client_gets_the_whole_page_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the smaller page so little is left to send that asyncio's `drain` does not wait for it."""
     with monkeypatch.context() as patch:
-        patch.setattr(serve, "REQUEST_S_MAX", 0.05)
+        patch.setattr(pages, "REQUEST_S_MAX", 0.05)
         cut_off = await given_up(20_000_000)
         assert len(cut_off) < 20_000_000
         size = len(cut_off) + 30_000
@@ -118,8 +126,8 @@ async def test_a_slow_client_gets_the_whole_page_but_not_for_ever(monkeypatch: p
 async def test_an_error_while_a_page_is_sent_is_logged_and_ends_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def answer(_path: str) -> Reply:
-        return Reply(200, PLAIN, "\ud800")  # which has no bytes
+    async def answer(_path: str) -> PageReply:
+        return PageReply(200, PLAIN, "\ud800")  # which has no bytes
 
     async with serving(("127.0.0.1", 0), answer, "--metrics") as place:
         assert await sent(int(place.rpartition(":")[2]), head("GET", "/")) == b""
@@ -156,7 +164,7 @@ async def test_a_client_that_hangs_up_early_is_forgotten(page: tuple[Page, int])
 
 
 async def test_a_client_that_says_nothing_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "REQUEST_S_MAX", 0.05)
+    monkeypatch.setattr(pages, "REQUEST_S_MAX", 0.05)
     async with serving(("127.0.0.1", 0), Page().answer, "--metrics") as place:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(place.rpartition(":")[2]))
         writer.write(b"GET /page HTTP/1.1\r\n")

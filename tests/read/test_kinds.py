@@ -64,8 +64,9 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
         *(_CALLS, "AttemptHeld"),
     ),
     "observe.metrics": _names(
-        *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "StepStarted StepFinished"),
-        *(_CALLS, "AttemptHeld"),
+        *(_CHANGES, _REQUESTS, _STOPS, _HANDED_BACK, _GATES, _BRANCHES),
+        *("RunCreated RunForked RunResumed RunCompleted", "StepStarted StepFinished"),
+        "CallStarted HoldsLifted LimitWarned",
     ),
     "operations.here.directories": _names(
         *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "AttemptInterrupted"),

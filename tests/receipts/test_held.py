@@ -11,20 +11,19 @@ import pytest
 
 from onward.model.ids import Identity
 from onward.receipts.entry import InTheWay
-from onward.receipts.folder import Folder
-from onward.receipts.held import Held
-from onward.receipts.homes import Homes
+from onward.receipts.folder import Folder, HeldDirectories
+from onward.receipts.run_directory import Homes
 
 PAGES = ("run", "flow", "pages")
 
 
 @pytest.fixture
-def held() -> Held:
-    return Held()
+def held() -> HeldDirectories:
+    return HeldDirectories()
 
 
 @pytest.fixture
-def folder(tmp_path: Path, held: Held) -> Folder:
+def folder(tmp_path: Path, held: HeldDirectories) -> Folder:
     """With a directory that is held open."""
     folder = Folder(str(tmp_path / "runs"), held=held)
     folder.write(PAGES, "a.json", b"a")
@@ -67,7 +66,7 @@ def test_a_new_directory_under_the_same_name_is_the_one_that_counts(folder: Fold
 
 def test_another_databases_directory_that_came_to_the_name_is_left_alone(tmp_path: Path) -> None:
     """What is held was ours when it was opened; whose a name is now is asked again."""
-    ours = Homes(str(tmp_path), Identity("ours"), held=Held())
+    ours = Homes(str(tmp_path), Identity("ours"), held=HeldDirectories())
     ours.move_in("run", b'{"run_id": "run", "database": "ours"}', lambda said: False)
     ours.write(("run", "flow"), "a.json", b"a")
     shutil.rmtree(tmp_path / "run")
@@ -80,7 +79,7 @@ def test_another_databases_directory_that_came_to_the_name_is_left_alone(tmp_pat
 
 def test_no_more_than_so_many_are_open_and_the_longest_unused_is_closed(tmp_path: Path) -> None:
     before = open_files()
-    held = Held(limit=4)
+    held = HeldDirectories(limit=4)
     folder = Folder(str(tmp_path), held=held)
     for name in ("a", "b", "c", "a", "d"):
         folder.write((name,), "file", b"")
@@ -91,7 +90,7 @@ def test_no_more_than_so_many_are_open_and_the_longest_unused_is_closed(tmp_path
     assert open_files() == before
 
 
-def test_what_is_let_go_is_closed_with_all_that_is_in_it(folder: Folder, held: Held) -> None:
+def test_what_is_let_go_is_closed_with_all_that_is_in_it(folder: Folder, held: HeldDirectories) -> None:
     folder.write(("run", "a"), "file", b"")
     folder.write(("runs",), "file", b"")
     folder.let_go(("run", "a"))
@@ -102,7 +101,7 @@ def test_what_is_let_go_is_closed_with_all_that_is_in_it(folder: Folder, held: H
 
 def test_threads_that_write_while_directories_are_let_go_lose_nothing(tmp_path: Path) -> None:
     """A descriptor in use is never closed, nor used for another directory."""
-    folder = Folder(str(tmp_path), held=Held(limit=3))
+    folder = Folder(str(tmp_path), held=HeldDirectories(limit=3))
 
     def write(name: str) -> None:
         for number in range(60):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onward.model.ids import Identity
-from onward.receipts.homes import Homes
+from onward.receipts.run_directory import Homes
 
 OURS, THEIRS = Identity("ours"), Identity("theirs")
 

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from onward.receipts.folder import Folder
-from onward.receipts.looking import (
+from onward.receipts.folder import Folder, attempt_path
+from onward.receipts.run_directory import (
     attempts_before,
     changed_since,
     files_named,
     files_of_attempt,
     last_with_something,
 )
-from onward.receipts.names import attempt_path
 
 LONG_AGO_US = 0
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.receipts.names import NAME_CHARACTERS_MAX, artifact_name, attempt_path, step_name
+from onward.receipts.folder import NAME_CHARACTERS_MAX, artifact_name, attempt_path, step_name
 
 HOSTILE = [
     "",

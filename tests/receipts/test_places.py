@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.model.ids import step_id
-from onward.receipts.places import CHARACTERS_MAX, flow_name, is_finished_file, step_file
+from onward.receipts.folder import CHARACTERS_MAX, flow_name, is_finished_file, step_file
 
 PLAIN = re.compile(r"[A-Za-z0-9_.%~+\-]+")
 HOSTILE = ["", ".", "..", "../../etc", "/etc/passwd", "a\0b", "a\nb", "-rf", "\ud800", "é" * 300, "x.draft"]

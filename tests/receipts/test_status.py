@@ -10,7 +10,7 @@ import pytest
 from onward.errors import InvalidInput
 from onward.model.events import StepStatus
 from onward.model.result import Result
-from onward.receipts.status import STATUS_BYTES_MAX, as_reported, read_status
+from onward.receipts.run_directory import STATUS_BYTES_MAX, as_reported, read_status
 
 
 def read(**fields: Any) -> Result:

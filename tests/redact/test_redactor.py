@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.redact.forms import forms_of
-from onward.redact.patterns import SHORTEST, WELL_KNOWN
+from onward.redact.patterns import SHORTEST, WELL_KNOWN, forms_of
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 
 SECRET = 'pässword/+"x\\y&z 9'

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.redact.forms import forms_of
-from onward.redact.lines import LINE_CHARACTERS_MAX
-from onward.redact.redactor import Redactor
-from onward.redact.stream import RedactingBytes, RedactingStream
+from onward.redact.patterns import forms_of
+from onward.redact.redactor import LINE_CHARACTERS_MAX, RedactingBytes, RedactingStream, Redactor
 from tests.chance import examples
 from tests.redact.test_redactor import LOOKS_SECRET
 

@@ -94,12 +94,12 @@ LAYERS: dict[str, list[str]] = {
         *(
             "handlers.port",
             "handlers.calls",
-            "handlers.questions",
-            "handlers.plain",
+            "handlers.calls",
+            "handlers.user_functions",
             "handlers.room",
-            "handlers.artifacts",
-            "handlers.previous_attempt",
-            "handlers.output",
+            "handlers.room",
+            "handlers.room",
+            "handlers.room",
         ),
         "handlers.simulate",
         *("store.port", "store.codec", "store.owner"),  # never an adapter

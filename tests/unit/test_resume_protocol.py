@@ -16,7 +16,7 @@ import pytest
 
 from onward.agents.model import ToolCall
 from onward.pipeline.build import build
-from onward.receipts.resume_point import find_resume_point
+from onward.receipts.audit import find_resume_point
 from onward.testing.models.ledger import read_ledger
 from onward.testing.models.script import Reply, Rule
 from tests.cli.shell import Shell, wait_until

@@ -18,7 +18,7 @@ from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.port.leases import Lease, Leases
 from onward.testing.faults import Around, FaultyStore
-from onward.workspace.port import Check, Place, unchecked
+from onward.workspace.port import Check, TreePlace, unchecked
 from onward.workspace.trees import GitTrees
 from tests.workspace.repository import Repository
 from tests.workspace.test_trees import ENVIRONMENT, Desk
@@ -151,7 +151,7 @@ async def test_a_step_does_not_fail_because_a_signal_ended_the_git_that_records_
     tries: list[str] = []
 
     class KilledOnce(GitTrees):
-        def record(self, place: Place, name: str, known: Tree | None) -> Tree | None:
+        def record(self, place: TreePlace, name: str, known: Tree | None) -> Tree | None:
             tries.append(name)
             deadly.dies(3 if len(tries) == 1 else 0)
             return super().record(place, name, known)
@@ -167,7 +167,7 @@ async def test_a_git_that_is_killed_again_and_again_fails_its_step_like_a_tool_t
     """It is tried again as far as the pipeline allows, and no further."""
 
     class AlwaysKilled(GitTrees):
-        def record(self, place: Place, name: str, known: Tree | None) -> Tree | None:
+        def record(self, place: TreePlace, name: str, known: Tree | None) -> Tree | None:
             raise GitKilled("git write-tree was ended by signal 9.")
 
     retries = f", max_retries={tries - 1}"
@@ -246,7 +246,7 @@ async def test_a_holder_that_was_frozen_asks_for_its_lease_right_before_it_merge
 
     class Waking(GitTrees):
         def merge(
-            self, place: Place, fork: Tree, branches: Sequence[tuple[str, Tree]], check: Check = unchecked
+            self, place: TreePlace, fork: Tree, branches: Sequence[tuple[str, Tree]], check: Check = unchecked
         ) -> Merged:
             store.is_robbed = True
             return super().merge(place, fork, branches, check)

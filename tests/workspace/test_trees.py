@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from onward.errors import InvalidInput, WorkspaceFailed
 from onward.model.events import Tree
 from onward.workspace.git import Git, locked
-from onward.workspace.port import Place
+from onward.workspace.port import TreePlace
 from onward.workspace.trees import GitTrees
 from tests.workspace.repository import Repository
 
@@ -27,19 +27,19 @@ class Desk:
         self.trees = GitTrees(ENVIRONMENT)
         top, found = self.trees.find(str(self.repository.path))
         self.start = replace_branch(found, "onward/run")
-        self.place = Place("run", 7, top, str(tmp_path / "runs/run/workspace"), "onward/run")
+        self.place = TreePlace("run", 7, top, str(tmp_path / "runs/run/workspace"), "onward/run")
         self.trees.make(self.place, self.start)
 
     @property
     def directory(self) -> Path:
         return Path(self.place.directory)
 
-    def branch(self, name: str, at: Tree) -> Place:
+    def branch(self, name: str, at: Tree) -> TreePlace:
         place = replace(self.place, directory=f"{self.place.directory}-{name}", branch="")
         self.trees.make(place, at)
         return place
 
-    def record(self, place: Place, name: str, known: Tree | None) -> Tree:
+    def record(self, place: TreePlace, name: str, known: Tree | None) -> Tree:
         found = self.trees.record(place, name, known)
         assert found is not None
         return found
@@ -119,7 +119,7 @@ def test_ignored_files_and_directories_of_our_own_are_nobodys_work(tmp_path: Pat
     repository = Repository.make(tmp_path / "repo", **{".gitignore": "*.log\n"})
     trees = GitTrees(ENVIRONMENT, outside=(str(repository.path / ".onward"),))
     top, start = trees.find(str(repository.path))
-    place = Place("run", 7, top, top)
+    place = TreePlace("run", 7, top, top)
     (repository.path / "x.log").write_text("noise")
     (repository.path / ".onward").mkdir()
     (repository.path / ".onward/onward.db").write_text("runs")
@@ -153,7 +153,7 @@ def test_a_tree_without_its_git_file_is_not_taken_for_the_repository_around_it(t
     repository = Repository.make(tmp_path / "repo")
     trees = GitTrees(ENVIRONMENT)
     top, start = trees.find(str(repository.path))
-    place = Place("run", 7, top, str(repository.path / "runs/workspace"), "onward/run")
+    place = TreePlace("run", 7, top, str(repository.path / "runs/workspace"), "onward/run")
     trees.make(place, start)
     (repository.path / "runs/workspace/.git").unlink()
     with pytest.raises(WorkspaceFailed, match="not a git repository"):

@@ -11,9 +11,14 @@ import msgspec
 from onward.config import own_environment
 from onward.engine.control.interview import AutoApprove, CallbackInterviewer, Interviewer
 from onward.errors import InvalidInput
-from onward.handlers.function import FunctionHandler, Returned
-from onward.handlers.isolate.handler import Elsewhere, IsolatedHandler, importable
-from onward.handlers.isolate.messages import ANSWER_BYTES_MAX
+from onward.handlers.function import (
+    ANSWER_BYTES_MAX,
+    Elsewhere,
+    FunctionHandler,
+    IsolatedHandler,
+    Returned,
+    importable,
+)
 from onward.handlers.port import Handler
 from onward.model.events import STDERR
 from onward.model.values import shown
@@ -29,8 +34,7 @@ from onward.pipeline.rules.check import (
 )
 from onward.pipeline.rules.steps import rules_beside
 from onward.process import SystemSpawn
-from onward.redact.redactor import Redactor
-from onward.redact.stream import cleaner_of
+from onward.redact.redactor import Redactor, cleaner_of
 
 if TYPE_CHECKING:
     from onward.agents.tools.port import AgentTool, ToolRules

@@ -18,8 +18,8 @@ from onward.engine.engine import Engine, ignore
 from onward.engine.loop.parts import Observer
 from onward.engine.loop.serving import Around
 from onward.handlers.function import find_culprit
-from onward.handlers.output import ShowLine
 from onward.handlers.port import Handler
+from onward.handlers.room import ShowLine
 from onward.machine.definition import AGENT
 from onward.model.ids import read_wanted
 from onward.operations.here.submission import addition, is_registered_name, named

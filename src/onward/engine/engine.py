@@ -37,8 +37,8 @@ from onward.engine.registry.pipelines import Registry
 from onward.engine.step.effects import AtMostOnce, Once
 from onward.engine.step.leftovers import Leftovers
 from onward.engine.step.rooms import Rooms
-from onward.handlers.output import ShowLine
 from onward.handlers.port import Handler
+from onward.handlers.room import ShowLine
 from onward.machine.definition import Definition
 from onward.model.events import Event
 from onward.model.run import Run

@@ -15,13 +15,9 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec.structs import replace
 
 from onward.clock import NO_DEADLINE, Clock, Deadline, SystemClock
-from onward.handlers.artifacts import Artifacts
-from onward.handlers.calls import Recorder
-from onward.handlers.output import AttemptOutput, ShowLine
-from onward.handlers.plain import Functions
-from onward.handlers.previous_attempt import PreviousAttempt
-from onward.handlers.recorded import MakeRecorder, RecordedCalls, no_log
-from onward.handlers.room import Room
+from onward.handlers.calls import MakeRecorder, RecordedCalls, Recorder, no_log
+from onward.handlers.room import Artifacts, AttemptOutput, PreviousAttempt, Room, ShowLine
+from onward.handlers.user_functions import Functions
 from onward.model.chat import chat_of_run
 from onward.model.context import FrozenMap, as_told, copied, engine_values, expand, plain_text
 from onward.model.events import StepStarted

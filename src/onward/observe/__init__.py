@@ -1,4 +1,5 @@
 """What operators see of a process: metrics, its health, and log lines that name their run.
 
-Begin with `metrics`, `page` and `log`.
+Begin with `metrics` (what this process counts) and `figures` (what its database holds); `pages` serves both,
+and `log` writes for machines.
 """

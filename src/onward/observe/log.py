@@ -1,4 +1,7 @@
-"""A log for machines: one JSON object per line, with the run and the step that it is about."""
+"""A log for machines: one JSON object per line, with the run and the step that it is about.
+
+`about` says which run and step the current work is about: every log line gets these fields, whoever logs it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, TextIO
 
 import msgspec
@@ -23,8 +29,26 @@ from onward.model.events import (
 from onward.model.gate import GateOpened
 from onward.model.run import Run
 from onward.model.values import rfc3339
-from onward.observe.about import current
 from onward.redact.redactor import NOTHING_SECRET, Redactor
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_ABOUT: ContextVar[Mapping[str, str]] = ContextVar("onward_about", default=_NOTHING)
+
+
+def current() -> Mapping[str, str]:
+    """The fields of the current work: `run`, `pipeline`, `step` and others that were added."""
+    return _ABOUT.get()
+
+
+@contextmanager
+def about(**fields: str) -> Iterator[None]:
+    """Add fields to all log lines inside. Tasks and threads that start inside inherit them."""
+    token = _ABOUT.set({**_ABOUT.get(), **fields})
+    try:
+        yield
+    finally:
+        _ABOUT.reset(token)
+
 
 _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 _USER_INFO = re.compile(r"(://[^\s/:@\"']*):[^\s/@\"']+@")

@@ -25,9 +25,9 @@ from onward.model.row import GateRow, MessageState
 from onward.model.run import FOLD_VERSION, Run
 from onward.read.lookup import PAGE
 from onward.read.view import instant
-from onward.receipts import pages
-from onward.receipts.homes import Homes, Said
-from onward.receipts.names import CHECKPOINT
+from onward.receipts import run_directory
+from onward.receipts.folder import CHECKPOINT
+from onward.receipts.run_directory import Homes, ManifestClaim
 from onward.store.codec import check_chain, unseal
 from onward.store.port.limits import Reservation, ReservationState
 from onward.store.port.log import ORIGIN, Loaded, Position, RunLog, StoredEvent
@@ -237,7 +237,7 @@ async def _missing_artifacts(blobs: Blobs, run: Run | None) -> list[str]:
     ]
 
 
-def _acknowledged(homes: Homes | None, run_id: str) -> tuple[Said | None, bytes | None]:
+def _acknowledged(homes: Homes | None, run_id: str) -> tuple[ManifestClaim | None, bytes | None]:
     """The owner of the run's directory, and the copy of the last checkpoint in it."""
     if homes is None:
         return None, None
@@ -250,7 +250,7 @@ def _acknowledged(homes: Homes | None, run_id: str) -> tuple[Said | None, bytes 
 def _lost(
     run: Run | None,
     finished: Sequence[str],
-    acknowledged: tuple[Said | None, bytes | None],
+    acknowledged: tuple[ManifestClaim | None, bytes | None],
     homes: Homes | None,
 ) -> list[str]:
     """The steps that are finished according to the run's directory and missing from the log."""
@@ -258,9 +258,9 @@ def _lost(
     if run is None or homes is None or content is None:
         return []
     start_time = instant(run.created_at_us) or ""
-    if not pages.is_of(said, run, start_time=start_time, database=homes.identity.name):
+    if not run_directory.is_of(said, run, start_time=start_time, database=homes.identity.name):
         return []
-    listed = pages.completed_nodes(content)
+    listed = run_directory.completed_nodes(content)
     if listed == list(finished[: len(listed)]):
         return []
     return [

@@ -1,8 +1,9 @@
-"""What happened, on disk, for people and tools. Read back are only `status.json` of an attempt at
-hand, and what an attempt left that another one continues.
+"""What happened in a run, on disk, for people and tools.
 
-Begin with `receipt` (receipts and handoffs as values), then `trail` and `filling` (from a log to them) and
-`pages` (the other files of a run). `names` and `places` say where each lies. Below these, `folder`, `entry`,
-`held` and `syncing` write safely: through no link, and onto the disk. `reading`, `looking` and `status` read
-what others may have changed.
+Only `status.json` of the current attempt, and what an attempt left that another one continues, are read back.
+
+Begin with `receipt` (receipts and handoffs as values), then `trail` (from a log to them) and `run_directory`
+(the other files of a run, and whose directory it is). Below these, `folder` and `entry` say where each file
+lies and write it safely: through no link, and onto the disk. `audit` reads receipts that others may have
+changed.
 """

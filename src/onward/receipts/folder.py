@@ -1,20 +1,47 @@
-"""A directory that others can write to as well, and below which nothing is done through a link.
+"""A directory that others can write to as well: its files' names, and writing them through no link.
+
+Every try of every attempt has a path, and none of them twice. `<node>/<visit>/` is the first attempt's,
+`<node>/<visit>/attempt-2/` the second's. An attempt that was cut off and begun again is another try: `try-2`.
+In a branch all that is below a directory of the branch's name. No name can lead elsewhere: whatever is not a
+plain character in it is written as `%` and its code.
+
+A step has one receipt and one handoff, named after the step and the agent that executed it:
+`<flow>/receipts/<step>-<agent>.json` below the run's directory, and `<flow>/handoffs/` beside it. A step is
+`node`, from its second visit on `node.2`; in a branch the branch comes before it: `fan-1.lint+node.2`. No two
+steps share a name.
 
 A step's program has its own directory here, so it can put anything in the way: a link to elsewhere, a file
 where a directory should be, a pipe. Every path is therefore walked one name at a time, from the top or from
-a directory that is held open, and a name that is not what it should be is an error, never a way out. Only
-what asks for it is synced to the disk: all that is written can be written again from the log.
+a directory that is held open, and a name that is not what it should be is an error, never a way out.
+
+Directories are held open so that the way to them is walked once and not for every file. A descriptor always
+leads to the directory that was checked when it was opened. It is used only while the path leads to that same
+directory: one that was removed, moved or exchanged for something else is walked to again, and refused if a
+link is on the way.
+
+Only what asks for it is synced to the disk: all that is written can be written again from the log. `Unsynced`
+knows the files that have their names, and that the disk may not have yet.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import re
+import resource
 import shutil
 import stat
-from collections.abc import Iterator
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
+from blake3 import blake3
+
+from onward.model.ids import branch_of
 from onward.receipts.entry import (
     Directory,
     NotPlain,
@@ -29,9 +56,224 @@ from onward.receipts.entry import (
     move_aside,
     readable,
 )
-from onward.receipts.held import Held
-from onward.receipts.names import Path
-from onward.receipts.syncing import Unsynced
+
+ARTIFACTS, WORKSPACE, MANIFEST, CHECKPOINT = "artifacts", "workspace", "manifest.json", "checkpoint.json"
+PROMPT, RESPONSE, STATUS = "prompt.md", "response.md", "status.json"
+OUTPUT_ENDING = ".log"
+"""Of the files `stdout.log` and `stderr.log`."""
+
+NAME_CHARACTERS_MAX = 150
+_NOT_IN_STEPS = re.compile(r"[^A-Za-z0-9_.]")
+_NOT_IN_ARTIFACTS = re.compile(r"[^A-Za-z0-9_.\-]")
+
+Path = tuple[str, ...]
+
+
+@lru_cache(maxsize=1024)  # many runs have the same steps
+def attempt_path(step: str, attempt: int, tries: int = 1) -> Path:
+    """The directories below the run's own that lead to one try of one attempt."""
+    node, _, visit = step.rpartition("/")[2].rpartition("#")
+    branch = branch_of(step)
+    parts = [step_name(part) for part in branch.split("/")] if branch else []
+    parts += [step_name(node or visit), step_name(visit)]
+    if not branch and parts[0] in (ARTIFACTS, WORKSPACE):
+        parts[0] += "-"  # a node of this name must not meet what is the run's
+    if attempt > 1:
+        parts.append(f"attempt-{attempt}")
+    if tries > 1:
+        parts.append(f"try-{tries}")
+    return tuple(parts)
+
+
+def step_name(text: str) -> str:
+    """A part of a step's id as a file name: `fan#1.lint` becomes `fan-1.lint`, and no two become the same."""
+    return _shortened(_NOT_IN_STEPS.sub(_escaped, text), text)
+
+
+def artifact_name(id: str) -> str:
+    """An artifact's id as a file name."""
+    return _shortened(_NOT_IN_ARTIFACTS.sub(_escaped, id), id)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    if match[0] == "#":
+        return "-" if match.re is _NOT_IN_STEPS else "%23"
+    return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass"))
+
+
+def _shortened(name: str, text: str) -> str:
+    """Never empty, hidden, `.` or `..`, and short enough for every file system."""
+    if not name or name[0] == ".":
+        name = f"%2E{name[1:]}" if name else "%"
+    if len(name) <= NAME_CHARACTERS_MAX:
+        return name
+    mark = blake3(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return f"{name[: NAME_CHARACTERS_MAX - 33]}~{mark}"
+
+
+RECEIPTS, HANDOFFS = "receipts", "handoffs"
+ENDING, DRAFT_ENDING = ".json", ".draft.json"
+CHARACTERS_MAX = 200
+_LIKE_A_VISIT = re.compile(r"\.(?=[0-9]+\Z)")
+_TAKEN = (ARTIFACTS, CHECKPOINT, MANIFEST)
+
+
+@lru_cache(maxsize=256)
+def flow_name(pipeline: str) -> str:
+    """A pipeline's name as a directory in the run's own."""
+    name = step_name(pipeline)
+    return f"{name}-" if name in _TAKEN else name
+
+
+@lru_cache(maxsize=1024)  # a step has a receipt and a handoff, and many runs have the same steps
+def step_file(step: str, agent: str) -> str:
+    """The name of a step's receipt, and of its handoff."""
+    node, _, visit = step.rpartition("/")[2].rpartition("#")
+    last = _LIKE_A_VISIT.sub("%2E", step_name(node)) + ("" if visit == "1" else f".{step_name(visit)}")
+    branch = branch_of(step)
+    parts = [*map(step_name, branch.split("/")), last] if branch else [last]
+    who = artifact_name(agent)
+    if who.endswith(".draft"):
+        who = f"{who.removesuffix('.draft')}%2Edraft"
+    name = f"{'+'.join(parts)}-{who}"
+    if len(name) > CHARACTERS_MAX:
+        mark = blake3(f"{step}\0{agent}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        name = f"{name[: CHARACTERS_MAX - 33]}~{mark}"
+    return f"{name}{ENDING}"
+
+
+def is_finished_file(name: str) -> bool:
+    """Whether a file can be a receipt or handoff: drafts and files on their way there are none."""
+    return name.endswith(ENDING) and not name.endswith(DRAFT_ENDING) and not name.startswith(".")
+
+
+SYNC_FILE_RANGE_WRITE = 2
+
+
+class Unsynced:
+    """Collects such files, to be synced where no other run has to wait for it."""
+
+    def __init__(self) -> None:
+        self._files: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def add(self, file: int) -> None:
+        """Take over the descriptor of a file."""
+        self._files.append(file)
+
+    def take(self) -> list[int]:
+        """The descriptors, which are the caller's from now on."""
+        files, self._files = self._files, []
+        return files
+
+    def close(self) -> None:
+        """Close the files without syncing them."""
+        for file in self.take():
+            os.close(file)
+
+
+def sync_files(files: Sequence[int]) -> Mapping[int, OSError]:
+    """Sync and close all of them; answers what went wrong with which.
+
+    All writes begin before the first is waited for. The file system then puts the whole batch into one
+    commit of its journal, and syncing a file takes a quarter of the time that it takes alone. After an error
+    the disk may have a file or not; asking again would not tell.
+    """
+    for file in files:
+        _begin_write(file, 0, 0, SYNC_FILE_RANGE_WRITE)
+    failures: dict[int, OSError] = {}
+    for file in files:
+        try:
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+        except OSError as error:
+            failures[file] = error
+    return failures
+
+
+def _nothing(file: int, offset: int, size: int, flags: int) -> int:
+    """Where writes cannot be begun ahead, each sync begins its own."""
+    return 0
+
+
+def _begin_write_of(libc: ctypes.CDLL) -> ctypes._NamedFuncPointer:
+    function = libc.sync_file_range
+    function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return function
+
+
+_begin_write = _begin_write_of(ctypes.CDLL(None)) if sys.platform == "linux" else _nothing
+
+
+HELD_MAX = 1_024
+SHARE_MAX = 4  # one in so many of the descriptors that this process may have: the others are for the work
+
+
+class HeldDirectories:
+    """Open directories, by the parts that lead to them. Those of the run that is longest unused go first.
+
+    A directory that is dropped while a thread works in it is closed when the thread is done.
+    """
+
+    def __init__(self, limit: int = HELD_MAX) -> None:
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._limit = limit if allowed == resource.RLIM_INFINITY else min(limit, allowed // SHARE_MAX)
+        self._held: OrderedDict[Path, dict[Path, Directory]] = OrderedDict()
+        self._count = 0
+        self._lock = threading.Lock()  # a handler's thread may ask for its directory
+
+    def __len__(self) -> int:
+        return self._count
+
+    def again(self, parts: Path) -> Directory | None:
+        """The directory that was kept, if it is still where it was."""
+        top = parts[:1]
+        with self._lock:
+            found = self._held.get(top, {}).get(parts)
+            if found is None:
+                return None
+            self._held.move_to_end(top)
+        if found.is_there():
+            return found
+        self.let_go(parts)
+        return None
+
+    def keep(self, parts: Path, directory: Directory) -> None:
+        """Hold it open."""
+        top = parts[:1]
+        with self._lock:
+            below = self._held.setdefault(top, {})
+            self._held.move_to_end(top)
+            self._count += parts not in below
+            below[parts] = directory
+            while self._count > self._limit:
+                oldest, below = next(iter(self._held.items()))
+                self._drop(oldest, next(iter(below)))
+
+    def let_go(self, parts: Path, *, below: bool = False) -> None:
+        """Hold a directory no longer, and with `below` those in it."""
+        top = parts[:1]
+        with self._lock:
+            if below and not parts:
+                self._held.clear()
+                self._count = 0
+            inside = self._held.get(top, {})
+            gone = [one for one in inside if one[: len(parts)] == parts] if below else [parts]
+            for one in gone:
+                if one in inside:
+                    self._drop(top, one)
+
+    def _drop(self, top: Path, parts: Path) -> None:
+        self._count -= 1
+        below = self._held[top]
+        del below[parts]
+        if not below:
+            del self._held[top]
+
 
 DEPTH_MAX = 16
 
@@ -44,7 +286,7 @@ class Folder:
     """
 
     root: str
-    held: Held | None = field(default=None, kw_only=True, compare=False)
+    held: HeldDirectories | None = field(default=None, kw_only=True, compare=False)
 
     def path(self, *parts: str) -> str:
         """The path of a place in here, for messages and for programs."""

@@ -32,11 +32,11 @@ Ordinal = Annotated[int, Meta(ge=1)]
 Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
 
 
-class Closed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ClosedSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every field must be present, and no other."""
 
 
-class Tokens(Closed, frozen=True, kw_only=True):
+class Tokens(ClosedSchema, frozen=True, kw_only=True):
     """What a model was sent and answered."""
 
     prompt: Count
@@ -44,7 +44,7 @@ class Tokens(Closed, frozen=True, kw_only=True):
     total: Count
 
 
-class Tried(Closed, frozen=True, kw_only=True):
+class Tried(ClosedSchema, frozen=True, kw_only=True):
     """One try of an attempt. `lost`: its process died. After `failed` the step was retried, or ended."""
 
     attempt: Ordinal
@@ -55,7 +55,7 @@ class Tried(Closed, frozen=True, kw_only=True):
     reason: str
 
 
-class Routing(Closed, frozen=True, kw_only=True):
+class Routing(ClosedSchema, frozen=True, kw_only=True):
     """Where the run goes from a finished step, and why; `to` is null where no edge leads out of it."""
 
     to: str | None
@@ -65,7 +65,7 @@ class Routing(Closed, frozen=True, kw_only=True):
     suggested_next_ids: tuple[str, ...]
 
 
-class Evidence(Closed, frozen=True, kw_only=True):
+class Evidence(ClosedSchema, frozen=True, kw_only=True):
     """An artifact that the step stored: its path in the run's directory, and the BLAKE3 of its content."""
 
     id: Name
@@ -75,7 +75,7 @@ class Evidence(Closed, frozen=True, kw_only=True):
     hash: Hash
 
 
-class Receipt(Closed, frozen=True, kw_only=True):
+class Receipt(ClosedSchema, frozen=True, kw_only=True):
     """How one step ended. `sequence` is the number of the event in the run's log that records it."""
 
     schema_version: Literal[1]
@@ -113,7 +113,7 @@ class Receipt(Closed, frozen=True, kw_only=True):
         return self.handoff_envelope_path is not None
 
 
-class Used(Closed, frozen=True, kw_only=True):
+class Used(ClosedSchema, frozen=True, kw_only=True):
     """The tokens of all calls: `cached` and `cache_write` are part of `input`, `reasoning` of `output`."""
 
     input: Count
@@ -123,7 +123,7 @@ class Used(Closed, frozen=True, kw_only=True):
     reasoning: Count
 
 
-class Made(Closed, frozen=True, kw_only=True):
+class Made(ClosedSchema, frozen=True, kw_only=True):
     """The recorded calls: the answered ones by what they did, and the tries that failed or were lost."""
 
     models: Count
@@ -134,7 +134,7 @@ class Made(Closed, frozen=True, kw_only=True):
     lost: Count
 
 
-class Commits(Closed, frozen=True, kw_only=True):
+class Commits(ClosedSchema, frozen=True, kw_only=True):
     """The commits with all files of the workspace before the step and after it."""
 
     before: Name
@@ -155,14 +155,14 @@ class CallingReceipt(Receipt, frozen=True, kw_only=True):
     workspace: Commits | None
 
 
-class Concern(Closed, frozen=True, kw_only=True):
+class Concern(ClosedSchema, frozen=True, kw_only=True):
     """Something that the next step, or a person, should know."""
 
     severity: Literal["low", "medium", "high"]
     text: Name
 
 
-class Handoff(Closed, frozen=True, kw_only=True):
+class Handoff(ClosedSchema, frozen=True, kw_only=True):
     """What a finished step passes on. `receipt_hash` is the BLAKE3 of the receipt that belongs to it."""
 
     schema_version: Literal[1]

@@ -1,15 +1,76 @@
-"""Replaces known secrets, and what looks like one, in texts, values and bytes."""
+"""Replaces known secrets, and what looks like one, in texts, values and bytes, whole or in pieces.
+
+Of text that comes in pieces, only what may be the beginning of a secret is held back, so that a secret never
+passes, wherever the pieces were cut, and the pieces put together are what the whole would have become.
+
+The user's own patterns (`[redact]` of the settings' file) are each for a secret that is in one line. What a
+pattern would match across lines, or across pieces of a very long line, is not looked for: so that text that
+comes in pieces is redacted as if it came at once.
+
+`make_redactor` knows where secrets are: which variables hold one, and the password of an address.
+"""
 
 from __future__ import annotations
 
+import codecs
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
-from onward.redact.forms import VALUE_CHARACTERS_MIN, forms_of
-from onward.redact.lines import redact_lines
-from onward.redact.matching import Matcher, Span
-from onward.redact.patterns import WELL_KNOWN, Pattern
+import msgspec
+
+from onward.errors import InvalidInput
+from onward.redact.patterns import VALUE_CHARACTERS_MIN, WELL_KNOWN, Matcher, Pattern, SecretSpan, forms_of
+
+LINE_CHARACTERS_MAX = 65_536
+MARK = "[redacted]"
+
+
+def redact_lines(text: str, own: Sequence[re.Pattern[str]]) -> str:
+    """The text without what the patterns match."""
+    return "".join(_clean(line, own) for line in _pieces(text))
+
+
+class LineStream:
+    """Text that comes in pieces: line by line."""
+
+    def __init__(self, own: Sequence[re.Pattern[str]]) -> None:
+        self._own, self._line = own, ""
+
+    def feed(self, text: str) -> str:
+        """What can be passed on: whole lines."""
+        *whole, self._line = [*_pieces(self._line + text), ""]
+        if whole and not _is_whole(whole[-1]):
+            self._line = whole.pop()
+        return "".join(_clean(line, self._own) for line in whole)
+
+    def finish(self) -> str:
+        """The rest."""
+        line, self._line = self._line, ""
+        return _clean(line, self._own)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The lines with their ends; a very long one in pieces."""
+    at = 0
+    while at < len(text):
+        end = text.find("\n", at, at + LINE_CHARACTERS_MAX) + 1 or min(at + LINE_CHARACTERS_MAX, len(text))
+        yield text[at:end]
+        at = end
+
+
+def _is_whole(line: str) -> bool:
+    return line.endswith("\n") or len(line) >= LINE_CHARACTERS_MAX
+
+
+def _clean(line: str, own: Sequence[re.Pattern[str]]) -> str:
+    end = "\n" if line.endswith("\n") else ""
+    text = line.removesuffix("\n")
+    for pattern in own:
+        text = pattern.sub(lambda match: MARK if match[0] else "", text)
+    return text + end
+
 
 PLAIN_MARK = "[redacted]"
 _NUMBER_MIN = 10 ** (VALUE_CHARACTERS_MIN - 1)
@@ -73,7 +134,7 @@ class Redactor:
         """The names of the known secrets in the text, whatever else it looks like."""
         return list(dict.fromkeys(name for form, name in self._forms.items() if form in text))
 
-    def replaced(self, text: str, spans: Sequence[Span]) -> str:
+    def replaced(self, text: str, spans: Sequence[SecretSpan]) -> str:
         """The text with a mark for each of its secrets; those that overlap have one, of the first's name."""
         parts: list[str] = []
         done = 0
@@ -139,3 +200,161 @@ class Redactor:
 
 NOTHING_SECRET = Redactor(patterns=())
 """For what has no secrets: every text stays as it is."""
+
+
+class RedactingStream:
+    """Redacts text that comes in pieces."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor, self._held = redactor, ""
+        self._before = ""  # the last character that was passed on: some secrets begin only after certain ones
+        self._lines = LineStream(redactor.own) if redactor.own else None
+
+    def feed(self, text: str) -> str:
+        """What can be passed on of the text so far."""
+        return self._to_lines(self._passed(text))
+
+    def finish(self) -> str:
+        """The rest. What is fed after this is another text."""
+        offset, text = len(self._before), self._before + self._held
+        rest = self._clean(text)[offset:]
+        self._held = self._before = ""
+        return self._to_lines(rest) + (self._lines.finish() if self._lines is not None else "")
+
+    def _passed(self, text: str) -> str:
+        matcher = self._redactor.matcher
+        offset, text = len(self._before), self._before + self._held + text
+        cut = max(offset, matcher.begins_at(text))
+        spans = matcher.spans(text) if matcher.may_match(text) else []
+        while (straddling := [span.since for span in spans if span.since < cut < span.until]) != []:
+            cut = min(straddling)
+        cut = max(offset, cut)
+        if cut == offset:
+            self._held = text[offset:]
+            return ""
+        passed = self._redactor.replaced(text[:cut], [span for span in spans if span.end <= cut])[offset:]
+        self._before, self._held = text[cut - 1 : cut], text[cut:]
+        return passed
+
+    def _clean(self, text: str) -> str:
+        matcher = self._redactor.matcher
+        return self._redactor.replaced(text, matcher.spans(text)) if matcher.may_match(text) else text
+
+    def _to_lines(self, text: str) -> str:
+        return text if self._lines is None else self._lines.feed(text)
+
+
+class RedactingBytes:
+    """The same for bytes, which need not be text."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._text = RedactingStream(redactor)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+
+    def feed(self, data: bytes) -> bytes:
+        """What can be passed on of the bytes so far."""
+        return self._text.feed(self._decoder.decode(data)).encode("utf-8", "surrogateescape")
+
+    def finish(self) -> bytes:
+        """The rest."""
+        rest = self._text.feed(self._decoder.decode(b"", True))
+        self._decoder.reset()
+        return (rest + self._text.finish()).encode("utf-8", "surrogateescape")
+
+
+def cleaner_of(
+    redactor: Callable[[], Redactor], *, streams: Collection[str] = ("stdout", "stderr")
+) -> Callable[[str], RedactingBytes | None]:
+    """What takes secrets out of the streams of a command; None for a stream that stays as it is."""
+
+    def clean(stream: str) -> RedactingBytes | None:
+        knows = redactor()
+        return None if knows.is_empty or stream not in streams else RedactingBytes(knows)
+
+    return clean
+
+
+KNOWN = ("env", "files", "off", "patterns", "well_known")
+
+
+class RedactSettings(msgspec.Struct, frozen=True):
+    """Variables and files whose values are secrets, patterns of the user's own, and what is switched off."""
+
+    env: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    patterns: tuple[re.Pattern[str], ...] = ()
+    well_known: bool = True
+    off: bool = False
+
+
+DEFAULT_REDACT = RedactSettings()
+
+
+def read_redact(table: object, *, file: str, path: Callable[[str], str]) -> RedactSettings:
+    """The table of a file; `path` says what its paths mean."""
+    if not isinstance(table, dict):
+        raise InvalidInput(f"redact in {file} is {table!r}; write a table [redact].")
+    where = f"[redact] in {file}"
+    unknown = sorted(table.keys() - set(KNOWN))
+    if unknown:
+        raise InvalidInput(f"{where} sets {', '.join(unknown)}; known settings are {', '.join(KNOWN)}.")
+    for name in ("well_known", "off"):
+        if not isinstance(table.get(name, False), bool):
+            raise InvalidInput(f"{name} of {where} is {table[name]!r}; write true or false.")
+    return RedactSettings(
+        env=_texts(where, "env", table),
+        files=tuple(path(name) for name in _texts(where, "files", table)),
+        patterns=tuple(_pattern(where, pattern) for pattern in _texts(where, "patterns", table)),
+        well_known=table.get("well_known", True),
+        off=table.get("off", False),
+    )
+
+
+def _texts(where: str, name: str, table: Mapping[str, object]) -> tuple[str, ...]:
+    found = table.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
+        raise InvalidInput(f"{name} of {where} is {found!r}; write a list of texts.")
+    return tuple(found)
+
+
+def _pattern(where: str, pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise InvalidInput(f"the pattern {pattern!r} of {where} is no regular expression: {error}.") from None
+
+
+_HOLDS_SECRET = re.compile(
+    r"(?:^|_)(?:(?:API)?KEY|PAT|AUTH|CREDENTIALS?|PASS|PASSWD)$|TOKEN$|PASSWORD|PASSPHRASE|SECRET",
+    re.IGNORECASE,
+)
+# Named like secrets, and none.
+_HARMLESS = re.compile("^ONWARD_IDEMPOTENCY_KEY$|PUBLIC", re.IGNORECASE)
+_SWITCHES = frozenset({"0", "1", "on", "off", "yes", "no", "true", "false", "none"})
+DATABASE = "database password"
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a variable holds a secret, by its name."""
+    return bool(
+        _HOLDS_SECRET.search(name) and not _HARMLESS.search(name) and value and value.lower() not in _SWITCHES
+    )
+
+
+def password_of(address: str) -> str | None:
+    """The password in the address of a database."""
+    if "://" not in address:
+        return None
+    try:
+        parts = urlsplit(address)
+        return unquote(parts.password) if parts.password else parse_qs(parts.query).get("password", [None])[0]
+    except ValueError:
+        return None
+
+
+def make_redactor(how: RedactSettings, secrets: Mapping[str, str]) -> Redactor:
+    """The redactor of a process."""
+    if how.off:
+        return Redactor(patterns=())
+    patterns = WELL_KNOWN if how.well_known else ()
+    return Redactor(secrets, patterns=patterns, own=how.patterns)

@@ -12,7 +12,7 @@ from onward.clock import Clock
 from onward.engine.lease.served import Unserved
 from onward.model.ids import called
 from onward.model.row import Offer, waiting_for
-from onward.observe.about import about
+from onward.observe.log import about
 from onward.store.port.leases import Workers
 
 TIDY_EVERY_S = 60.0

@@ -20,7 +20,7 @@ from onward.errors import LeaseLost, OnwardError, SchemaTooNew, StoreError, Stor
 from onward.model.ids import called
 from onward.model.run import Run, RunStatus
 from onward.model.values import CONCURRENCY, WAIT
-from onward.observe.about import about
+from onward.observe.log import about
 from onward.observe.metrics import Metrics
 from onward.worker.registration import Registration
 

@@ -1,7 +1,8 @@
-"""Every call of git, so that all of them are equally careful.
+"""Every call of git, so that all of them are equally careful, and merges of the work of branches.
 
 Arguments are lists, never text for a shell. Git runs no hooks and no file-system monitor of the repository,
-never asks for a password, and starts nothing in the background.
+never asks for a password, and starts nothing in the background. A merge happens in memory: nothing is written
+into a work tree.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import fcntl
 import os
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from onward.errors import GitKilled, WorkspaceFailed
+from onward.model.events import Conflict, Tree
 
 TIMEOUT_S = 300.0
 LOCK_POLL_S = 0.02
@@ -38,7 +40,7 @@ _QUIET = {
 }
 
 
-class Said(msgspec.Struct, frozen=True):
+class GitAnswer(msgspec.Struct, frozen=True):
     """What git answered."""
 
     code: int
@@ -69,7 +71,7 @@ class Git(msgspec.Struct, frozen=True):
             )
         return said.out.rstrip("\n")
 
-    def ask(self, *arguments: str, index: str | None = None) -> Said:
+    def ask(self, *arguments: str, index: str | None = None) -> GitAnswer:
         """Like a call, but a failure is a value too; GitKilled if a signal ended git."""
         environment = {**self.environment, **_QUIET}
         if not self.looks_up:
@@ -100,7 +102,7 @@ class Git(msgspec.Struct, frozen=True):
             ) from error
         if done.returncode < 0:
             raise GitKilled(f"git {arguments[0]} in {self.directory} was ended by signal {-done.returncode}.")
-        return Said(
+        return GitAnswer(
             done.returncode,
             done.stdout.decode(errors="surrogateescape"),
             done.stderr.decode(errors="replace"),
@@ -130,3 +132,56 @@ def locked(path: str, timeout_s: float = TIMEOUT_S) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+CONFLICTS = 1
+
+
+def merge_all(
+    git: Git, head: str, content: str, fork: Tree, branches: Sequence[tuple[str, Tree]]
+) -> tuple[str, str, list[Conflict]]:
+    """HEAD and files after merging, in order, every branch without conflicts; and the conflicts of the
+    others.
+
+    A branch has its own commits, files that it did not commit, or both. Files are merged as each branch left
+    them, committed or not, against their state at the fan-out; commits become a merge of heads.
+    """
+    conflicts = []
+    for name, tree in branches:
+        merged, files = _merged_files(git, fork.commit, content, f"{tree.commit}^{{tree}}")
+        if merged is None:
+            conflicts.append(Conflict(branch=name, files=files))
+            continue
+        content = merged
+        head = _merged_heads(git, fork.head, head, tree.head, name)
+    return head, content, conflicts
+
+
+def _merged_files(git: Git, base: str, ours: str, theirs: str) -> tuple[str | None, tuple[str, ...]]:
+    # merge-tree looks for the base in the history, so give it a history with only that.
+    root = git("commit-tree", f"{base}^{{tree}}", "-m", "base")
+    sides = [git("commit-tree", side, "-p", root, "-m", "side") for side in (ours, theirs)]
+    return _merge_tree(git, *sides)
+
+
+def _merged_heads(git: Git, fork: str, ours: str, theirs: str, name: str) -> str:
+    if theirs == fork or git.ask("merge-base", "--is-ancestor", theirs, ours).code == 0:
+        return ours
+    if git.ask("merge-base", "--is-ancestor", ours, theirs).code == 0:
+        return theirs
+    content, _ = _merge_tree(git, ours, theirs)
+    if content is None:
+        return ours  # its files merge, but its commits do not: the files stay uncommitted
+    return git("commit-tree", content, "-p", ours, "-p", theirs, "-m", f"Merge branch {name} of the run")
+
+
+def _merge_tree(git: Git, ours: str, theirs: str) -> tuple[str | None, tuple[str, ...]]:
+    """The merged tree, or the files at fault."""
+    said = git.ask("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs)
+    if said.code not in (0, CONFLICTS):
+        raise WorkspaceFailed(
+            f"the branches' work cannot be merged in {git.directory}: {said.last_line.rstrip('.')}; "
+            "this needs git 2.38 or later."
+        )
+    content, *files = said.out.rstrip("\0\n").split("\0")
+    return (content, ()) if said.code == 0 else (None, tuple(sorted({name for name in files if name})))

@@ -17,7 +17,7 @@ def unchecked() -> None:
     """A check that always allows the change."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class TreePlace(msgspec.Struct, frozen=True):
     """One work tree of one run. `stamp` distinguishes runs of the same id in different databases.
 
     `branch` is the work tree's own git branch. Without one, its HEAD is detached; in a person's own tree, it
@@ -49,29 +49,29 @@ class Trees(Protocol):
         """Whether the repository has such a branch."""
         ...
 
-    def make(self, place: Place, tree: Tree) -> None:
+    def make(self, place: TreePlace, tree: Tree) -> None:
         """Create the work tree with the state `tree`; one that exists is left as it is."""
         ...
 
-    def record(self, place: Place, name: str, known: Tree | None) -> Tree | None:
+    def record(self, place: TreePlace, name: str, known: Tree | None) -> Tree | None:
         """Record the state of the work tree under a ref; None if it equals `known`."""
         ...
 
-    def restore(self, place: Place, tree: Tree) -> str:
+    def restore(self, place: TreePlace, tree: Tree) -> str:
         """Restore the state `tree`; returns the ref that has the replaced state, if anything was replaced."""
         ...
 
     def merge(
-        self, place: Place, fork: Tree, branches: Sequence[tuple[str, Tree]], check: Check = unchecked
+        self, place: TreePlace, fork: Tree, branches: Sequence[tuple[str, Tree]], check: Check = unchecked
     ) -> Merged:
         """Merge what each branch changed since `fork`, one by one; branches that conflict stay out."""
         ...
 
-    def changed(self, place: Place, known: Tree) -> Sequence[str]:
+    def changed(self, place: TreePlace, known: Tree) -> Sequence[str]:
         """The files that differ from `known`, removed ones too; `.git/HEAD` if it moved."""
         ...
 
-    def remove(self, place: Place, known: Tree | None, check: Check = unchecked) -> str:
+    def remove(self, place: TreePlace, known: Tree | None, check: Check = unchecked) -> str:
         """Remove the work tree; if it differs from `known`, its state is saved under the returned ref."""
         ...
 

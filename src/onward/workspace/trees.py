@@ -1,4 +1,8 @@
-"""Work trees with git: each recorded state is a commit under `refs/onward/<run>/`."""
+"""Work trees with git: each recorded state is a commit under `refs/onward/<run>/`.
+
+`GitOldTrees` looks at the work trees of runs that are about to be deleted: does one hold work that is nowhere
+else?
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,16 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from onward.errors import InvalidInput, WorkspaceFailed
-from onward.model.events import Merged, Tree
-from onward.workspace.git import Git, locked
-from onward.workspace.merging import merge_all
-from onward.workspace.port import Check, Place, unchecked
+from onward.model.events import Merged, Tree, branch_name
+from onward.workspace.git import Git, locked, merge_all
+from onward.workspace.port import Check, TreePlace, unchecked
 
 HASH_SHOWN = 12
 _NOT_IN_REFS = re.compile(r"[^A-Za-z0-9_]+")
@@ -65,7 +69,7 @@ class GitTrees:
 
     # -- having one ----------------------------------------------------------------------------------
 
-    def make(self, place: Place, tree: Tree) -> None:
+    def make(self, place: TreePlace, tree: Tree) -> None:
         with self._alone(place) as lock:
             repository = Git(place.repository, self.environment, lock=lock)
             if place.is_in_place or self._is_made(repository, place):
@@ -80,14 +84,14 @@ class GitTrees:
                 self._fill(git, self._content(git, place), _content_of(git, tree.commit))
             repository("update-ref", _made(place), tree.commit)
 
-    def _is_made(self, repository: Git, place: Place) -> bool:
+    def _is_made(self, repository: Git, place: TreePlace) -> bool:
         """Whether the work tree exists and is complete; a crash may have left half of one."""
         if not os.path.isdir(place.directory) or _commit_of(repository, _made(place)) is None:
             return False
         top = Git(place.directory, self.environment).ask("rev-parse", "--show-toplevel")
         return top.code == 0 and os.path.realpath(top.out.rstrip("\n")) == os.path.realpath(place.directory)
 
-    def _check_ours(self, repository: Git, place: Place, tree: Tree) -> None:
+    def _check_ours(self, repository: Git, place: TreePlace, tree: Tree) -> None:
         """Refuse a branch of another run with the same id; ours is marked before it is created."""
         if _commit_of(repository, tree.commit) is None:
             raise WorkspaceFailed(f"the recorded state {tree.commit} is no longer in {place.repository}.")
@@ -104,7 +108,7 @@ class GitTrees:
         if tip not in (None, tree.head):
             _save(repository, place, str(tip))
 
-    def _clear(self, repository: Git, place: Place) -> None:
+    def _clear(self, repository: Git, place: TreePlace) -> None:
         """Remove the directory; git then prunes its entry."""
         if os.path.lexists(place.directory):
             repository.ask("worktree", "remove", "--force", "--force", "--", place.directory)
@@ -113,7 +117,7 @@ class GitTrees:
 
     # -- keeping what is in it -----------------------------------------------------------------------
 
-    def record(self, place: Place, name: str, known: Tree | None) -> Tree | None:
+    def record(self, place: TreePlace, name: str, known: Tree | None) -> Tree | None:
         with self._open(place) as git:
             found = self._content(git, place)
             if known is not None and _is_known(git, place, found, known):
@@ -123,7 +127,7 @@ class GitTrees:
             git("update-ref", ref, commit)
             return Tree(head=found.head, commit=commit, ref=ref, branch=found.branch)
 
-    def changed(self, place: Place, known: Tree) -> Sequence[str]:
+    def changed(self, place: TreePlace, known: Tree) -> Sequence[str]:
         if not place.is_in_place and not self._is_made(Git(place.repository, self.environment), place):
             return ()  # no step can have started to work in it
         with self._open(place) as git:
@@ -132,7 +136,7 @@ class GitTrees:
             moved = [".git/HEAD"] if found.head != known.head else []
             return [*moved, *filter(None, names.split("\0"))]
 
-    def _content(self, git: Git, place: Place) -> _Found:
+    def _content(self, git: Git, place: TreePlace) -> _Found:
         """All files except ignored ones, recorded through our own index."""
         head, branch = _head(git)
         index, own = _indexes(git)
@@ -154,7 +158,7 @@ class GitTrees:
 
     # -- going back ----------------------------------------------------------------------------------
 
-    def restore(self, place: Place, tree: Tree) -> str:
+    def restore(self, place: TreePlace, tree: Tree) -> str:
         with self._open(place) as git:
             wanted, found = _content_of(git, tree.commit), self._content(git, place)
             branch = place.branch or tree.branch if place.is_in_place or place.branch else ""
@@ -189,7 +193,7 @@ class GitTrees:
     # -- branches, and the end -----------------------------------------------------------------------
 
     def merge(
-        self, place: Place, fork: Tree, branches: Sequence[tuple[str, Tree]], check: Check = unchecked
+        self, place: TreePlace, fork: Tree, branches: Sequence[tuple[str, Tree]], check: Check = unchecked
     ) -> Merged:
         with self._open(place) as git:
             found = self._content(git, place)
@@ -199,7 +203,7 @@ class GitTrees:
                 self._move(git, found, head=head, branch=found.branch, content=content, only_if=found.head)
             return Merged(conflicts=tuple(conflicts))
 
-    def remove(self, place: Place, known: Tree | None, check: Check = unchecked) -> str:
+    def remove(self, place: TreePlace, known: Tree | None, check: Check = unchecked) -> str:
         saved = ""
         with self._alone(place) as lock:
             check()
@@ -218,7 +222,7 @@ class GitTrees:
     # -- one at a time -------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _alone(self, place: Place) -> Iterator[int]:
+    def _alone(self, place: TreePlace) -> Iterator[int]:
         common = Git(place.repository, self.environment)("rev-parse", "--git-common-dir")
         folder = os.path.join(place.repository, common, "onward")
         try:
@@ -230,7 +234,7 @@ class GitTrees:
             ) from error
 
     @contextlib.contextmanager
-    def _open(self, place: Place) -> Iterator[Git]:
+    def _open(self, place: TreePlace) -> Iterator[Git]:
         if not os.path.isdir(place.directory):
             raise WorkspaceFailed(f"the workspace {place.directory} is gone.")
         with self._alone(place) as lock:
@@ -257,7 +261,7 @@ def _content_of(git: Git, commit: str) -> str:
     return said.out.strip()
 
 
-def _is_known(git: Git, place: Place, found: _Found, known: Tree) -> bool:
+def _is_known(git: Git, place: TreePlace, found: _Found, known: Tree) -> bool:
     """Whether a tree is as it was recorded; False if the recorded state is lost."""
     content = git.ask("rev-parse", "--verify", "-q", f"{known.commit}^{{tree}}")
     branch = known.branch if place.is_in_place else found.branch
@@ -271,13 +275,13 @@ def _committed(git: Git, found: _Found, message: str) -> str:
     return git("commit-tree", found.content, "-p", found.head, "-m", message)
 
 
-def _save(git: Git, place: Place, commit: str) -> str:
+def _save(git: Git, place: TreePlace, commit: str) -> str:
     ref = f"refs/onward/{place.run}/saved-{commit[:HASH_SHOWN]}"
     git("update-ref", ref, commit)
     return ref
 
 
-def _made(place: Place) -> str:
+def _made(place: TreePlace) -> str:
     """The ref that marks a work tree as complete."""
     name = _NOT_IN_REFS.sub("-", os.path.basename(place.directory))
     return f"refs/onward/{place.run}/made-{name}-{place.stamp}"
@@ -287,3 +291,42 @@ def _indexes(git: Git) -> tuple[str, str]:
     """The work tree's index, and our own beside it."""
     folder = git("rev-parse", "--absolute-git-dir")
     return os.path.join(folder, "index"), os.path.join(folder, "onward.index")
+
+
+class GitOldTrees(msgspec.Struct, frozen=True):
+    """Checks work trees of real repositories. Ignored files do not count as work."""
+
+    environment: Mapping[str, str]
+
+    def work_in(self, run_id: str, directory: str) -> str:
+        match _mode(os.path.join(directory, ".git")):
+            case None:
+                return ""
+            case mode if not stat.S_ISREG(mode):
+                return "is a separate repository"
+        git = Git(os.path.realpath(directory), self.environment)
+        own = (f"refs/heads/{branch_name(run_id)}", f"refs/onward/{run_id}/")
+        try:
+            if git("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=none"):
+                return "has uncommitted changes"
+            holding = git("for-each-ref", "--format=%(refname)", "--contains", "HEAD").splitlines()
+        except WorkspaceFailed as error:
+            return f"cannot be checked ({str(error).rstrip('.')})"
+        if any(ref != own[0] and not ref.startswith(own[1]) for ref in holding):
+            return ""
+        return "has commits that are not merged"
+
+    def remove(self, directory: str) -> None:
+        if _mode(os.path.join(directory, ".git")) is None:
+            return
+        common = Git(os.path.realpath(directory), self.environment)(
+            "rev-parse", "--path-format=absolute", "--git-common-dir"
+        )
+        Git(common, self.environment)("worktree", "remove", "--force", "--force", "--", directory)
+
+
+def _mode(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -18,8 +18,7 @@ from onward.agents.programs.program import KNOWN_PROGRAMS, LINES, Program
 from onward.model.call import CallFinished
 from onward.model.values import ALWAYS_PASSED, is_named
 from onward.process import SystemSpawn
-from onward.redact.redactor import NOTHING_SECRET, Redactor
-from onward.redact.stream import cleaner_of
+from onward.redact.redactor import NOTHING_SECRET, Redactor, cleaner_of
 from onward.testing.clock import ManualClock, SeededDice
 from tests.world import Process, World
 

@@ -12,9 +12,8 @@ from onward.agents.tools.commands import SearchTool
 from onward.agents.tools.files import file_tools
 from onward.agents.tools.port import AgentTool, ToolAnswer, ToolRefused, ToolRules, ToolUse
 from onward.engine.log.write import applied
-from onward.handlers.output import AttemptOutput
 from onward.handlers.port import StepContext
-from onward.handlers.room import Room
+from onward.handlers.room import AttemptOutput, Room
 from onward.model.events import RunClaimed, RunCreated, StepStarted
 from onward.pipeline.build import build
 from onward.process import SystemSpawn

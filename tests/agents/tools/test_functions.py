@@ -18,7 +18,7 @@ from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules
 from onward.agents.tools.schema import check_schema, problems
 from onward.agents.tools.toolbox import Toolbox
 from onward.errors import CallTimedOut, InvalidInput, Refused
-from onward.handlers.plain import PATIENCE_S
+from onward.handlers.user_functions import PATIENCE_S
 from onward.testing.clock import ManualClock
 from tests.agents.tools.using import a_step, used
 

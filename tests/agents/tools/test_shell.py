@@ -13,9 +13,8 @@ from onward.agents.tools.commands import ShellTool
 from onward.agents.tools.port import ToolUse
 from onward.agents.tools.toolbox import FixedTools, HookedTools
 from onward.config import tool_environment
-from onward.handlers.output import AttemptOutput
-from onward.handlers.room import Room
-from onward.handlers.shell.hooks import ToolHooks
+from onward.handlers.room import AttemptOutput, Room
+from onward.handlers.shell import ToolHooks
 from onward.process import SystemSpawn
 from tests.agents.tools.in_workspace import step_in, using
 from tests.world import until

@@ -42,7 +42,7 @@ from onward.errors import InvalidInput, LimitReached, NoProvider
 from onward.handlers.calls import CallOptions
 from onward.handlers.function import RESPONSE_CHARACTERS
 from onward.handlers.port import StepContext
-from onward.handlers.shell.environment import step_environment
+from onward.handlers.shell import step_environment
 from onward.model.call import CallKind, Reserved
 from onward.model.result import Result
 from onward.pipeline.graph import Node

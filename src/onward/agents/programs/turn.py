@@ -46,7 +46,7 @@ from onward.handlers.calls import CallAnswer, TextSink
 from onward.handlers.port import StepContext
 from onward.model.chat import ChunkKind
 from onward.process import CommandExit, Hear
-from onward.redact.stream import RedactingStream
+from onward.redact.redactor import RedactingStream
 
 STDERR_CHARACTERS = 2_000
 

@@ -54,8 +54,7 @@ from onward.handlers.calls import CallAnswer, StepPast, TextSink
 from onward.handlers.port import StepContext
 from onward.model.call import LimitHit, Reserved, Usage
 from onward.model.chat import ChunkKind
-from onward.redact.redactor import Redactor
-from onward.redact.stream import RedactingStream
+from onward.redact.redactor import RedactingStream, Redactor
 
 AGAIN = "This step failed: {why}. Try again. What tools have done stays done; do not repeat it."
 

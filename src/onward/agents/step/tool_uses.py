@@ -28,9 +28,8 @@ from onward.errors import (
     StaleHistory,
     StoreError,
 )
-from onward.handlers.calls import CallAnswer, CallOptions
+from onward.handlers.calls import CallAnswer, CallOptions, StepQuestion, step_question
 from onward.handlers.port import StepContext
-from onward.handlers.questions import StepQuestion, step_question
 from onward.model.call import CallKind
 from onward.model.context import check_value
 from onward.model.gate import Decision

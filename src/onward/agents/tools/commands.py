@@ -28,7 +28,7 @@ from onward.agents.tools.port import (
     text_schema,
     workspace_of,
 )
-from onward.handlers.shell.environment import step_environment
+from onward.handlers.shell import step_environment
 from onward.model.values import SEARCH_TOOL, SHELL_TOOL
 from onward.process import CommandExit, Spawn
 

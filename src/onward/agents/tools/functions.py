@@ -33,11 +33,19 @@ from onward.agents.tools.toolbox import is_allowed
 from onward.clock import Clock, SystemClock, TookTooLong, within
 from onward.errors import CallTimedOut, InvalidInput, OnwardError
 from onward.handlers.calls import TIME_LIMIT
-from onward.handlers.isolate.calling import found
-from onward.handlers.isolate.handler import Elsewhere, Importable, search_path, told, why_without
-from onward.handlers.isolate.messages import ANSWER_BYTES_MAX, Closed, IsolatedStep
-from onward.handlers.plain import PATIENCE_S
+from onward.handlers.function import (
+    ANSWER_BYTES_MAX,
+    Closed,
+    Elsewhere,
+    Importable,
+    IsolatedStep,
+    found,
+    search_path,
+    told,
+    why_without,
+)
 from onward.handlers.port import StepContext
+from onward.handlers.user_functions import PATIENCE_S
 from onward.model.values import Whole, shown
 from onward.pipeline.graph import Node
 

@@ -30,7 +30,7 @@ from onward.agents.tools.schema import problems
 from onward.agents.tools.web_addresses import Allowed, read_allowed
 from onward.errors import InvalidInput
 from onward.handlers.port import StepContext
-from onward.handlers.shell.hooks import ToolCall, ToolHooks
+from onward.handlers.shell import HookedCall, ToolHooks
 from onward.model.values import Seconds, Whole, shown
 from onward.pipeline.graph import Node
 
@@ -159,7 +159,7 @@ class _HookedTool(msgspec.Struct, frozen=True):
         return self.tool.rules
 
     async def run(self, use: ToolUse) -> ToolAnswer:
-        call = ToolCall(self.described.name, use.arguments, use.key)
+        call = HookedCall(self.described.name, use.arguments, use.key)
         forbidden = await self.hooks.before(use.step, call)
         if forbidden is not None:
             raise ToolRefused(forbidden)
@@ -167,14 +167,14 @@ class _HookedTool(msgspec.Struct, frozen=True):
         await self._tell(use, call, answer)
         return answer
 
-    async def _answered(self, use: ToolUse, call: ToolCall) -> ToolAnswer:
+    async def _answered(self, use: ToolUse, call: HookedCall) -> ToolAnswer:
         try:
             return await self.tool.run(use)
         except Exception as error:
             await self._tell(use, call, ToolAnswer(str(error), is_error=True))
             raise
 
-    async def _tell(self, use: ToolUse, call: ToolCall, answer: ToolAnswer) -> None:
+    async def _tell(self, use: ToolUse, call: HookedCall, answer: ToolAnswer) -> None:
         result = {"output": answer.text, "is_error": answer.is_error}
         note = await self.hooks.after(use.step, call, result)
         if note:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onward.operations.local.chats import LocalMessages
     from onward.operations.local.lists import LocalLists, LocalNotifications
     from onward.operations.local.look import LocalLook
-    from onward.receipts.homes import Homes
+    from onward.receipts.run_directory import Homes
     from onward.store.port.store import Store
 
 
@@ -50,7 +50,7 @@ async def look_of(common: Common) -> AsyncIterator[LocalLook]:
 def _leftovers(store: Store, app: Onward) -> Leftovers:
     """Looks for what steps left where a resume by the same command line would."""
     from onward.engine.step.leftovers import Leftovers
-    from onward.receipts.homes import Homes
+    from onward.receipts.run_directory import Homes
     from onward.wiring import own_paths
     from onward.workspace.trees import GitTrees
 
@@ -109,6 +109,6 @@ async def messages_of(common: Common) -> AsyncIterator[LocalMessages]:
 
 
 def _homes(runs: str | None, store: Store) -> Homes | None:
-    from onward.receipts.homes import Homes
+    from onward.receipts.run_directory import Homes
 
     return Homes(os.path.abspath(runs), store.identity) if runs is not None and os.path.isdir(runs) else None

@@ -10,7 +10,7 @@ from onward.engine.calls.holding import Holding
 from onward.engine.log.appender import Appender
 from onward.engine.step.shielded import unbroken
 from onward.errors import InvalidInput
-from onward.handlers.questions import StepQuestion
+from onward.handlers.calls import StepQuestion
 from onward.machine.decide.calls import finish_call, open_attempt, question_changed
 from onward.model.call import CallFinished, CallKind, CallStatus, gate_of_call
 from onward.model.events import StepStarted

@@ -11,7 +11,7 @@ from onward.engine.calls.told import told
 from onward.engine.step.effects import AtMostOnce, in_doubt
 from onward.errors import EffectFailed
 from onward.handlers.calls import CallOptions, Recorder
-from onward.handlers.plain import Functions
+from onward.handlers.user_functions import Functions
 from onward.model.call import CallKind
 from onward.model.context import check_value
 from onward.model.result import as_value, check_effect_key, unpack_effect

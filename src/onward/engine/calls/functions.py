@@ -9,7 +9,7 @@ from typing import Any
 from onward.clock import Clock, TookTooLong, within
 from onward.errors import CallTimedOut
 from onward.handlers.calls import CallOptions
-from onward.handlers.plain import Functions
+from onward.handlers.user_functions import Functions
 
 
 async def execute(functions: Functions, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from onward.engine.log.appender import Appender
 from onward.engine.step.shielded import unbroken
 from onward.errors import Refused
-from onward.handlers.questions import StepQuestion
+from onward.handlers.calls import StepQuestion
 from onward.machine.decide.calls import attempt_over, hold_attempt
 from onward.machine.fold.calls import GATE, PAUSE
 from onward.model.call import AttemptHeld, LimitHit

@@ -22,9 +22,8 @@ from onward.engine.calls.trying import CallTries
 from onward.engine.calls.under_way import UnderWay
 from onward.engine.messages.stream import MessageStream
 from onward.errors import InvalidInput
-from onward.handlers.calls import CallOptions, StepPast
-from onward.handlers.plain import Functions
-from onward.handlers.questions import StepQuestion
+from onward.handlers.calls import CallOptions, StepPast, StepQuestion
+from onward.handlers.user_functions import Functions
 from onward.model.call import LimitHit, call_key
 from onward.model.events import StepStarted
 from onward.model.gate import Decision

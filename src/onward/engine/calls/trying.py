@@ -15,7 +15,7 @@ from onward.engine.messages.stream import MessageStream
 from onward.engine.step.shielded import unbroken
 from onward.errors import CallTimedOut, LimitReached, Refused, StoreError
 from onward.handlers.calls import CallOptions
-from onward.handlers.plain import Functions
+from onward.handlers.user_functions import Functions
 from onward.machine.decide.calls import call_in_doubt, finish_call, lose_call, open_attempt, start_call
 from onward.model.call import CallFinished, CallStarted, Streamed
 from onward.model.chat import message_id

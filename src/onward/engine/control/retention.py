@@ -19,8 +19,8 @@ from onward.errors import InvalidInput, WorkspaceFailed
 from onward.model.ids import check_run_id
 from onward.model.run import RunStatus
 from onward.model.values import DURATION_S_MAX, KEPT, Seconds, rfc3339
-from onward.receipts.homes import Homes, run_of
-from onward.receipts.names import WORKSPACE
+from onward.receipts.folder import WORKSPACE
+from onward.receipts.run_directory import Homes, run_of
 from onward.store.port.retention import NOTHING_SWEPT, Expiry, Kin, Swept
 from onward.store.port.store import Store
 from onward.threads import in_thread

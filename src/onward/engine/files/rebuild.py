@@ -15,20 +15,20 @@ from onward.model.ids import branch_of
 from onward.model.run import OpenStep, Run
 from onward.read.lookup import log_pages
 from onward.read.view import instant
-from onward.receipts import pages
-from onward.receipts.folder import Folder
-from onward.receipts.homes import MANIFEST_BYTES_MAX, said_by
-from onward.receipts.names import (
+from onward.receipts import run_directory
+from onward.receipts.folder import (
     ARTIFACTS,
     CHECKPOINT,
     MANIFEST,
     PROMPT,
     RESPONSE,
     STATUS,
+    Folder,
     Path,
     artifact_name,
     attempt_path,
 )
+from onward.receipts.run_directory import MANIFEST_BYTES_MAX, said_by
 from onward.receipts.trail import Trail
 from onward.store.codec import check_chain, unseal
 from onward.store.port.log import ORIGIN
@@ -73,7 +73,7 @@ def _check_free(folder: Folder, at: Path, run: Run, database: str) -> None:
         return
     said = said_by(folder.read(at, MANIFEST, limit=MANIFEST_BYTES_MAX))
     start_time = instant(run.created_at_us) or ""
-    if not pages.is_of(said, run, start_time=start_time, database=database):
+    if not run_directory.is_of(said, run, start_time=start_time, database=database):
         raise InvalidInput(f"{folder.path(*at)} holds files that are not this run's; name another directory.")
 
 
@@ -86,11 +86,13 @@ class _Work(msgspec.Struct):
     database: str
     written: set[str] = msgspec.field(default_factory=set)
     _paths: dict[str, Path] = msgspec.field(default_factory=dict)
-    _finished: list[pages.Told] = msgspec.field(default_factory=list)
+    _finished: list[run_directory.Told] = msgspec.field(default_factory=list)
 
     def sign(self, run: Run) -> None:
         """Write the manifest first: the directory must say whose it is even if this is cut off."""
-        manifest = pages.manifest(run, start_time=instant(run.created_at_us) or "", database=self.database)
+        manifest = run_directory.manifest(
+            run, start_time=instant(run.created_at_us) or "", database=self.database
+        )
         if self.folder.write_new(self.at, MANIFEST, manifest):
             self.written.add(MANIFEST)
         else:
@@ -106,9 +108,9 @@ class _Work(msgspec.Struct):
                 if prompt is not None:
                     self.write(path, PROMPT, prompt.encode())
             case AttemptFailed() if event.step in self._paths:
-                self.write(self._paths[event.step], STATUS, pages.failed_status(event))
+                self.write(self._paths[event.step], STATUS, run_directory.failed_status(event))
             case StepFinished():
-                self._finished.append(pages.told(event))
+                self._finished.append(run_directory.told(event))
                 path = self._paths.pop(event.step, ())
                 if path:
                     self._outcome(run, event, path)
@@ -116,7 +118,9 @@ class _Work(msgspec.Struct):
     def _outcome(self, run: Run, event: StepFinished, path: Path) -> None:
         if event.response:
             self.write(path, RESPONSE, event.response.encode())
-        self.write(path, STATUS, pages.finished_status(event, run.branches[branch_of(event.step)].context))
+        self.write(
+            path, STATUS, run_directory.finished_status(event, run.branches[branch_of(event.step)].context)
+        )
 
     async def _prompt(self, run: Run, opened: OpenStep) -> str | None:
         """What an agent was asked, by the definition and context that the run had then; else None."""
@@ -134,10 +138,10 @@ class _Work(msgspec.Struct):
     def finish(self, run: Run) -> None:
         """The two files of the run as a whole, as they stand at the end of the log."""
         start, now = instant(run.created_at_us) or "", instant(run.updated_at_us) or ""
-        manifest = pages.manifest(run, start_time=start, database=self.database)
+        manifest = run_directory.manifest(run, start_time=start, database=self.database)
         self.write((), MANIFEST, manifest, only_new=False)
         if self._finished:
-            content = pages.checkpoint(run, self._finished, timestamp=now)
+            content = run_directory.checkpoint(run, self._finished, timestamp=now)
             self.write((), CHECKPOINT, content, only_new=False)
 
     def write(self, path: Path, name: str, content: bytes, *, only_new: bool = True) -> None:

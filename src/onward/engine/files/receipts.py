@@ -24,14 +24,19 @@ from onward.machine.definition import Definition
 from onward.model.events import Event, StepFinished
 from onward.model.run import Run
 from onward.read.lookup import log_pages
-from onward.receipts.filling import Leaving
-from onward.receipts.folder import Folder
-from onward.receipts.names import ARTIFACTS, Path, artifact_name
-from onward.receipts.places import HANDOFFS, RECEIPTS, flow_name
-from onward.receipts.reading import Committed
+from onward.receipts.audit import Committed
+from onward.receipts.folder import (
+    ARTIFACTS,
+    HANDOFFS,
+    RECEIPTS,
+    Folder,
+    Path,
+    Unsynced,
+    artifact_name,
+    flow_name,
+)
 from onward.receipts.receipt import BYTES_MAX, hash_of, written
-from onward.receipts.syncing import Unsynced
-from onward.receipts.trail import Trail
+from onward.receipts.trail import Leaving, Trail
 from onward.store.codec import unseal
 from onward.store.port.log import RunLog
 

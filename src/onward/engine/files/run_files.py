@@ -21,10 +21,17 @@ from onward.model.events import AttemptFailed, Event, StepFinished
 from onward.model.ids import Identity, called
 from onward.model.run import Run
 from onward.read.view import instant
-from onward.receipts import pages
-from onward.receipts.held import Held
-from onward.receipts.homes import Homes
-from onward.receipts.names import ARTIFACTS, CHECKPOINT, RESPONSE, STATUS, Path, artifact_name
+from onward.receipts import run_directory
+from onward.receipts.folder import (
+    ARTIFACTS,
+    CHECKPOINT,
+    RESPONSE,
+    STATUS,
+    HeldDirectories,
+    Path,
+    artifact_name,
+)
+from onward.receipts.run_directory import Homes
 
 WARNED_MAX = 1_000
 BATCHES_AT_ONCE = 16
@@ -37,7 +44,7 @@ class RunFiles:
     def __init__(
         self, root: str, identity: Identity, *, mode: str | None = None, warn: Callable[[str], None]
     ) -> None:
-        self.folder = Homes(os.path.abspath(root), identity, held=Held())
+        self.folder = Homes(os.path.abspath(root), identity, held=HeldDirectories())
         # Threads of its own: handlers that use up other threads of the process hold up no file.
         self.group = SyncGroup(ThreadPoolExecutor(BATCHES_AT_ONCE, thread_name_prefix="onward-sync"))
         self._mode, self._warn = mode, warn
@@ -140,9 +147,11 @@ class RunFiles:
 
     def _have_directory(self, run: Run) -> None:
         start_time, database = instant(run.created_at_us) or "", self.folder.identity.name
-        manifest = pages.manifest(run, start_time=start_time, database=database)
+        manifest = run_directory.manifest(run, start_time=start_time, database=database)
         self.folder.move_in(
-            run.id, manifest, lambda said: pages.is_of(said, run, start_time=start_time, database=database)
+            run.id,
+            manifest,
+            lambda said: run_directory.is_of(said, run, start_time=start_time, database=database),
         )
 
     def own(self, run: Run) -> None:
@@ -190,11 +199,11 @@ class RunFiles:
             found.learn(seq, event)
             if isinstance(event, StepFinished):
                 updates = found.updates.pop(event.step, {})
-                self._end(run.id, found, event.step, partial(pages.finished_status, event, updates))
+                self._end(run.id, found, event.step, partial(run_directory.finished_status, event, updates))
                 self._remove_artifacts(run.id, found, event)
             elif isinstance(event, AttemptFailed):
                 found.updates.pop(event.step, None)
-                self._end(run.id, found, event.step, partial(pages.failed_status, event))
+                self._end(run.id, found, event.step, partial(run_directory.failed_status, event))
         if run.worker is None:
             self.add_checkpoint(run)
 
@@ -209,8 +218,8 @@ class RunFiles:
             finished, timestamp = tuple(found.finished), instant(run.updated_at_us) or ""
             found.add(lambda: self._write_checkpoint(run, finished, timestamp))
 
-    def _write_checkpoint(self, run: Run, finished: Sequence[pages.Told], timestamp: str) -> None:
-        self.folder.write((run.id,), CHECKPOINT, pages.checkpoint(run, finished, timestamp=timestamp))
+    def _write_checkpoint(self, run: Run, finished: Sequence[run_directory.Told], timestamp: str) -> None:
+        self.folder.write((run.id,), CHECKPOINT, run_directory.checkpoint(run, finished, timestamp=timestamp))
 
     def _end(self, run_id: str, found: RunOnDisk, step: str, status: Callable[[], bytes]) -> None:
         """An attempt is over: after this, nothing more is written to its directory."""

@@ -15,9 +15,8 @@ from typing import Any
 from onward.engine.files.sync_group import SyncGroup, Write
 from onward.engine.step.shielded import unbroken
 from onward.model.events import Event, StepFinished
-from onward.receipts import pages
-from onward.receipts.names import Path
-from onward.receipts.syncing import Unsynced
+from onward.receipts import run_directory
+from onward.receipts.folder import Path, Unsynced
 
 SOON_S = 0.01
 """How long a file that is written after its commit waits for the run's next receipts."""
@@ -35,7 +34,7 @@ class RunOnDisk:
         self.made: set[str] = set()
         """The steps whose attempt has its directory, or has it when the writes that wait are done."""
         self.updates: dict[str, Mapping[str, Any]] = {}
-        self.finished: list[pages.Told] = []
+        self.finished: list[run_directory.Told] = []
         self.upto = self.told = 0
         self.is_refused = False
         """Whether its own directory could not be made."""
@@ -51,7 +50,7 @@ class RunOnDisk:
         if seq == self.upto + 1:
             self.upto = seq
             if isinstance(event, StepFinished):
-                self.finished.append(pages.told(event))
+                self.finished.append(run_directory.told(event))
 
     def add(self, write: Callable[[], object]) -> None:
         """Have this done after all that waits."""

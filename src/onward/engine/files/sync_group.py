@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import NamedTuple
 
-from onward.receipts.syncing import Unsynced, sync_files
+from onward.receipts.folder import Unsynced, sync_files
 
 SLOW_S = 0.02
 Write = Callable[[Unsynced], object]

@@ -22,9 +22,9 @@ from onward.model.events import IN_PLACE, WORKSPACE_MODES, WORKTREE, Merged, Tre
 from onward.model.ids import branch_of, called
 from onward.model.run import Parallel, Run
 from onward.pipeline.build import Pipeline
-from onward.receipts.names import WORKSPACE, step_name
+from onward.receipts.folder import WORKSPACE, step_name
 from onward.threads import in_thread
-from onward.workspace.port import Check, Place, Trees, unchecked
+from onward.workspace.port import Check, TreePlace, Trees, unchecked
 
 SHARED = "shared"
 TRIES = 3
@@ -54,7 +54,7 @@ class Workspaces:
         trees = self._git()
         repository, found = await in_thread(trees.find, directory)
         if mode == IN_PLACE:
-            place = Place(run_id, 0, repository, repository)
+            place = TreePlace(run_id, 0, repository, repository)
             try:
                 recorded = await in_thread(trees.record, place, "start", found)
             except WorkspaceFailed as error:
@@ -166,7 +166,7 @@ class Workspaces:
                 saved = await _insist(self._git().remove, place, _known(run, path), check)
                 self._tell_saved(place, saved)
 
-    def _tell_saved(self, place: Place, ref: str) -> None:
+    def _tell_saved(self, place: TreePlace, ref: str) -> None:
         if ref:
             self._warn(f"{place.directory} was removed; what was not recorded is kept as {ref}.")
 
@@ -175,18 +175,18 @@ class Workspaces:
             raise InvalidInput("this process cannot use workspaces: it was set up without git.")
         return self._trees
 
-    def _place(self, run: Run, path: str) -> Place:
+    def _place(self, run: Run, path: str) -> TreePlace:
         workspace = run.workspace
         assert workspace is not None
         repository, stamp = workspace.repository, run.created_at_us
         if workspace.mode == IN_PLACE:
-            return Place(run.id, stamp, repository, repository)
+            return TreePlace(run.id, stamp, repository, repository)
         if self._files is None:
             raise WorkspaceFailed("there is no directory for runs here; name the earlier one with --runs.")
         name = f"{WORKSPACE}-{step_name(path)}" if path else WORKSPACE
         folder = self._files.folder
         directory = _own(os.path.join(os.path.realpath(folder.root), folder.home(run.id), name))
-        return Place(run.id, stamp, repository, directory, "" if path else branch_name(run.id))
+        return TreePlace(run.id, stamp, repository, directory, "" if path else branch_name(run.id))
 
 
 async def _insist(work: Callable[..., T], *arguments: object) -> T:
@@ -213,11 +213,11 @@ def _own(directory: str) -> str:
     return directory
 
 
-def _is_there(place: Place) -> bool:
+def _is_there(place: TreePlace) -> bool:
     return os.path.lexists(place.directory)
 
 
-def _beside(root: Place) -> list[str]:
+def _beside(root: TreePlace) -> list[str]:
     """The work trees of a run's branches."""
     around, name = os.path.split(root.directory)
     names = os.listdir(around) if os.path.isdir(around) else []

@@ -20,8 +20,8 @@ from onward.engine.loop.stop import StopSwitch
 from onward.engine.step.recall import recall
 from onward.errors import InvalidInput, UnknownHandler, WorkspaceFailed
 from onward.handlers.calls import Recorder
-from onward.handlers.plain import Functions
 from onward.handlers.port import Handler, StepContext
+from onward.handlers.user_functions import Functions
 from onward.machine.definition import Definition
 from onward.machine.plan.results import (
     ActionResult,

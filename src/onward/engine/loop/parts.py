@@ -15,8 +15,8 @@ from onward.engine.log.journal import Journal
 from onward.engine.messages.flusher import Flusher
 from onward.engine.step.effects import AtMostOnce
 from onward.engine.step.rooms import Rooms
-from onward.handlers.output import ShowLine
 from onward.handlers.port import Handler
+from onward.handlers.room import ShowLine
 from onward.model.call import LimitHit
 from onward.model.events import Event
 from onward.model.run import Run

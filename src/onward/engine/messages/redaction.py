@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from onward.model.chat import RUNNING_TEXT, ChunkKind
-from onward.redact.redactor import Redactor
-from onward.redact.stream import RedactingStream
+from onward.redact.redactor import RedactingStream, Redactor
 
 Piece = tuple[ChunkKind, str]
 

@@ -23,15 +23,14 @@ from onward.pipeline.dot import parse
 from onward.read.lookup import newest_first
 from onward.read.step import CallSeen, read_calls
 from onward.read.view import instant
-from onward.receipts.folder import Folder
-from onward.receipts.looking import Seen, changed_since, files_named, files_of_attempt
-from onward.receipts.names import WORKSPACE, attempt_path, step_name
+from onward.receipts.folder import WORKSPACE, Folder, attempt_path, step_name
+from onward.receipts.run_directory import Seen, changed_since, files_named, files_of_attempt
 from onward.store.codec import unseal
 from onward.store.owner import owner_host
 from onward.store.port.leases import Effect
 from onward.store.port.store import Store
 from onward.threads import in_thread
-from onward.workspace.port import Place, Trees
+from onward.workspace.port import TreePlace, Trees
 
 EFFECTS_MAX = 50
 FILES_VIEWED = 100
@@ -148,7 +147,7 @@ class Leftovers(msgspec.Struct, frozen=True):
             (repository, "") if self.runs is None or is_in_place else _tree(self.runs, run, branch_id)
         )
         branch = "" if branch_id or is_in_place else branch_name(run.id)
-        place = Place(run.id, run.created_at_us, repository, directory, branch)
+        place = TreePlace(run.id, run.created_at_us, repository, directory, branch)
         try:
             names = self.trees.changed(place, run.branches[branch_id].tree or run.workspace.start)
         except (WorkspaceFailed, InvalidInput) as error:

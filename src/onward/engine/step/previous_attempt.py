@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from onward.handlers.previous_attempt import NOTHING_LEFT, PreviousAttempt
+from onward.handlers.room import NOTHING_LEFT, PreviousAttempt
 from onward.model.run import OpenStep
-from onward.receipts.folder import Folder
-from onward.receipts.looking import attempts_before, files_of_attempt, last_with_something
-from onward.receipts.names import ARTIFACTS, RESPONSE, Path
+from onward.receipts.folder import ARTIFACTS, RESPONSE, Folder, Path
+from onward.receipts.run_directory import attempts_before, files_of_attempt, last_with_something
 
 TRANSCRIPTS = (RESPONSE, "transcript.jsonl", "transcript.md", "transcript.txt")
 RESPONSE_BYTES_MAX = 1024 * 1024

@@ -15,16 +15,14 @@ from onward.engine.files.run_files import RunFiles
 from onward.engine.redacted import redacted_result
 from onward.engine.step.previous_attempt import left_before
 from onward.errors import InvalidInput
-from onward.handlers.artifacts import Artifacts
-from onward.handlers.previous_attempt import PreviousAttempt
-from onward.handlers.room import Room
+from onward.handlers.room import Artifacts, PreviousAttempt, Room
 from onward.machine.definition import AGENT, Definition
 from onward.model.events import ARTIFACT_BYTES_MAX, StepStarted, StepStatus
 from onward.model.result import Result
 from onward.model.run import Run
 from onward.pipeline.graph import Node
-from onward.receipts.names import ARTIFACTS, OUTPUT_ENDING, PROMPT, STATUS, Path, attempt_path
-from onward.receipts.status import STATUS_BYTES_MAX, as_reported, read_status
+from onward.receipts.folder import ARTIFACTS, OUTPUT_ENDING, PROMPT, STATUS, Path, attempt_path
+from onward.receipts.run_directory import STATUS_BYTES_MAX, as_reported, read_status
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.retention import Blobs
 from onward.threads import in_thread

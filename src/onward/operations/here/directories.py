@@ -42,13 +42,19 @@ from onward.operations.requests import ALL, ListRuns
 from onward.read.log import Projection, Step
 from onward.read.lookup import find_run, get_steps, log_pages, matching_steps
 from onward.read.verify import verify_run
+from onward.receipts.audit import Finding, ReceiptsFound, find_resume_point, read_receipts
 from onward.receipts.entry import closing
-from onward.receipts.folder import Folder
-from onward.receipts.homes import Homes
-from onward.receipts.names import OUTPUT_ENDING, Path, attempt_path
-from onward.receipts.places import HANDOFFS, RECEIPTS, flow_name, is_finished_file
-from onward.receipts.reading import Finding, Found, read_receipts
-from onward.receipts.resume_point import find_resume_point
+from onward.receipts.folder import (
+    HANDOFFS,
+    OUTPUT_ENDING,
+    RECEIPTS,
+    Folder,
+    Path,
+    attempt_path,
+    flow_name,
+    is_finished_file,
+)
+from onward.receipts.run_directory import Homes
 from onward.store.codec import unseal
 from onward.store.port.store import Store
 
@@ -87,7 +93,7 @@ class RunDirectories(msgspec.Struct, frozen=True):
         flow = flow_name(run.pipeline)
         with _writing(folder.path(*at)):
             expected = dict(await committed(self.store.log, self.sources, run))
-            before = read_receipts(folder, at, flow, expected) if folder.names(at) else Found()
+            before = read_receipts(folder, at, flow, expected) if folder.names(at) else ReceiptsFound()
             written = await rebuild(self.store, self.sources, run, folder, at)
             if not is_held:
                 _put_aside(folder, (*at, flow), expected)

@@ -15,7 +15,7 @@ from onward.operations.here.replies import EffectMade
 from onward.operations.here.requests import RunEffect
 from onward.operations.local.effects import view_command
 from onward.process import SystemSpawn
-from onward.redact.stream import cleaner_of
+from onward.redact.redactor import cleaner_of
 
 STDERR_CHARACTERS = 8_000
 

@@ -38,9 +38,16 @@ from onward.read.log import Claim, Step, Try
 from onward.read.step import LOST, OPEN, CallSeen, StepHistory, read_calls
 from onward.read.view import instant, view_output, view_step
 from onward.receipts.entry import closing
-from onward.receipts.folder import Folder
-from onward.receipts.names import OUTPUT_ENDING, PROMPT, Path, attempt_path
-from onward.receipts.places import RECEIPTS, flow_name, step_file
+from onward.receipts.folder import (
+    OUTPUT_ENDING,
+    PROMPT,
+    RECEIPTS,
+    Folder,
+    Path,
+    attempt_path,
+    flow_name,
+    step_file,
+)
 from onward.store.owner import owner_label
 from onward.store.port.store import Store
 

@@ -14,12 +14,9 @@ from onward.engine.engine import ignore
 from onward.handlers.port import Handler
 from onward.model.events import Event
 from onward.model.run import Run
-from onward.observe.health import Health, slow_after_s
-from onward.observe.hooks import WatchedHandler, watched_store
 from onward.observe.log import log_events, log_json
-from onward.observe.metrics import Metrics
-from onward.observe.page import Pages
-from onward.observe.serve import address_of, serving
+from onward.observe.metrics import Health, Metrics, WatchedHandler, slow_after_s, watched_store
+from onward.observe.pages import Pages, address_of, serving
 from onward.store.owner import owner_label
 from onward.store.port.store import Store
 from onward.version import VERSION

@@ -1,4 +1,4 @@
-"""The process of an isolated function. `isolated` starts it; no module imports it."""
+"""The process of an isolated function. `function` starts it by its path; no module imports it."""
 
 from __future__ import annotations
 

@@ -1,16 +1,22 @@
 """Functions of users: plain ones in threads, async ones in tasks. Neither can be forced to end.
 
 Python cannot end a thread, and a coroutine may swallow its cancellation. A function that still runs after its
-attempt stays registered (`running`) under the step's idempotency key until it returns. So an attempt can wait
-for a function that outlived its time limit, and no other attempt of the step starts beside it in this
-process.
+attempt stays registered (`running`) under the step's idempotency key until it returns, whatever ended its
+attempt: a time-out, a stop, a lost lease. So an attempt can wait for a function that outlived its time limit,
+and no other attempt of the step starts beside it in this process.
+
+The time limit of an attempt stands still while a call waits for its turn (`Stopwatch`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -18,9 +24,110 @@ import msgspec
 
 from onward.clock import Clock
 from onward.errors import Refused
-from onward.handlers.running import Entry, running
-from onward.handlers.time_limit import Stopwatch
 from onward.threads import begin_in_thread
+
+
+class Stopwatch:
+    """Counts the time that an attempt works. Waiting until a limit has room for a call is not its work."""
+
+    def __init__(self) -> None:
+        self._waiting = 0
+        self._stands, self._runs = asyncio.Event(), asyncio.Event()
+        self._runs.set()
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """Inside the block no time passes for the attempt."""
+        self._waiting += 1
+        self._stands.set()
+        self._runs.clear()
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._stands.clear()
+                self._runs.set()
+
+    async def wait_s(self, seconds: float, clock: Clock) -> None:
+        """Return when the attempt has worked for so long."""
+        left_s = seconds
+        while True:
+            await self._runs.wait()
+            began_s = clock.awake_s()
+            await clock.wait_s(left_s, self._stands)
+            if not self._stands.is_set():
+                return
+            left_s = max(0.0, left_s - (clock.awake_s() - began_s))
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunningFunction:
+    """One function. `told` says where it runs; `is_gone`: its event loop is closed, so it never ends."""
+
+    told: str
+    is_gone: Callable[[], bool] = _never
+
+
+class Running:
+    """Functions that have not returned. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start empty; also called in a fork of this process, which has none of its threads."""
+        self._lock = threading.Lock()
+        self._entries: dict[str, list[RunningFunction]] = {}
+        self._waiting: dict[str, list[Callable[[], object]]] = {}
+
+    def begin(self, key: str, entry: RunningFunction) -> None:
+        with self._lock:
+            self._entries.setdefault(key, []).append(entry)
+
+    def end(self, key: str, entry: RunningFunction) -> None:
+        with self._lock:
+            left = self._entries[key] = [other for other in self._left(key) if other is not entry]
+            waiting = () if left else self._waiting.pop(key, ())
+            if not left:
+                del self._entries[key]
+        for tell in waiting:
+            with contextlib.suppress(RuntimeError):  # its loop is closed
+                tell()
+
+    def has(self, key: str) -> bool:
+        if key not in self._entries:
+            return False
+        with self._lock:
+            return bool(self._left(key))
+
+    def told(self, key: str) -> str:
+        """Where the functions of this key run."""
+        with self._lock:
+            return " and ".join(dict.fromkeys(entry.told for entry in self._left(key)))
+
+    def on_idle(self, key: str, tell: Callable[[], object]) -> None:
+        with self._lock:
+            if self._left(key):
+                self._waiting.setdefault(key, []).append(tell)
+                return
+        tell()
+
+    def _left(self, key: str) -> list[RunningFunction]:
+        """The functions of this key that may still run; forgets the others."""
+        left = [entry for entry in self._entries.pop(key, ()) if not entry.is_gone()]
+        if left:
+            self._entries[key] = left
+        return left
+
+
+running = Running()
+os.register_at_fork(after_in_child=running.forget)
+
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
@@ -58,7 +165,7 @@ class Functions(msgspec.Struct, eq=False):
     async def call(self, function: Callable[..., T], *arguments: object) -> T:
         """Call a plain function in a thread. A cancelled caller leaves it running, and registered."""
         name = f"onward {self._key}"
-        entry = Entry(
+        entry = RunningFunction(
             f"its function is running in thread {name!r} of process {os.getpid()}, which cannot be ended"
         )
         # Before the thread starts: an attempt that ends at that moment must see it.
@@ -100,7 +207,7 @@ class Functions(msgspec.Struct, eq=False):
         await self._clock.wait_s(PATIENCE_S, ended)
 
     def _leave(self, task: asyncio.Task[Any], name: str) -> None:
-        entry = Entry(
+        entry = RunningFunction(
             f"its async function {name} is still running in process {os.getpid()}, although it was cancelled",
             is_gone=lambda: task.get_loop().is_closed(),  # it also keeps the task from the garbage collector
         )
@@ -141,7 +248,7 @@ async def without_exit(function: Awaitable[T], name: str, key: str) -> T | Syste
         return error
 
 
-def _ended(key: str, entry: Entry, task: asyncio.Task[Any]) -> None:
+def _ended(key: str, entry: RunningFunction, task: asyncio.Task[Any]) -> None:
     """Unregister it, and take its error, which asyncio would report as never retrieved."""
     running.end(key, entry)
     if not task.cancelled():

@@ -1,7 +1,7 @@
-"""A very small HTTP server for read-only pages.
+"""The pages that a worker serves: its metrics with the database's, and its health.
 
-A client can neither block the process nor fill its memory: a request is one short head, has a few seconds,
-and the number of connections is limited.
+The HTTP server is very small and its pages are read-only. A client can neither block the process nor fill its
+memory: a request is one short head, has a few seconds, and the number of connections is limited.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from http import HTTPStatus
 
 import msgspec
 
-from onward.errors import InvalidInput
+from onward.clock import Clock
+from onward.errors import InvalidInput, OnwardError
 from onward.listener import GONE, LOOPBACK, listening
 from onward.model.values import PORT, shown
+from onward.observe.figures import CONTENT_TYPE, Family, Sample, families_of, gauge, render
+from onward.observe.metrics import Health, Metrics
+from onward.store.port.runs import Measured
 
 HEAD_BYTES_MAX = 8 * 1024
 REQUEST_S_MAX = 10.0
@@ -27,7 +31,7 @@ PLAIN = "text/plain; charset=utf-8"
 log = logging.getLogger("onward.metrics")
 
 
-class Reply(msgspec.Struct, frozen=True):
+class PageReply(msgspec.Struct, frozen=True):
     """What is sent back."""
 
     status: int
@@ -35,8 +39,8 @@ class Reply(msgspec.Struct, frozen=True):
     body: str
 
 
-def _refusal(status: HTTPStatus) -> Reply:
-    return Reply(status, PLAIN, f"{status.phrase}\n")
+def _refusal(status: HTTPStatus) -> PageReply:
+    return PageReply(status, PLAIN, f"{status.phrase}\n")
 
 
 NOT_FOUND = _refusal(HTTPStatus.NOT_FOUND)
@@ -44,7 +48,7 @@ _BAD = _refusal(HTTPStatus.BAD_REQUEST)
 _TOO_LARGE = _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 _NO_METHOD = _refusal(HTTPStatus.METHOD_NOT_ALLOWED)
 _BROKEN = _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
-Answer = Callable[[str], Awaitable[Reply]]
+Answer = Callable[[str], Awaitable[PageReply]]
 
 
 def address_of(text: str, flag: str) -> tuple[str, int]:
@@ -117,7 +121,7 @@ class _Answering:
         except Exception:  # what a client asked for must not end the process at its close
             log.exception("a page could not be sent")
 
-    async def _replied(self, reader: asyncio.StreamReader) -> tuple[Reply, bool]:
+    async def _replied(self, reader: asyncio.StreamReader) -> tuple[PageReply, bool]:
         """What to send, and whether with its body."""
         try:
             head = await reader.readuntil(b"\r\n\r\n")
@@ -137,7 +141,7 @@ class _Answering:
         return reply, words[0] == b"GET"
 
 
-async def _send(writer: asyncio.StreamWriter, reply: Reply, with_body: bool) -> None:
+async def _send(writer: asyncio.StreamWriter, reply: PageReply, with_body: bool) -> None:
     body = reply.body.encode()
     head = (
         f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}\r\n"
@@ -150,3 +154,77 @@ async def _send(writer: asyncio.StreamWriter, reply: Reply, with_body: bool) -> 
     )
     writer.write(head.encode() + (body if with_body else b""))
     await writer.drain()
+
+
+REFRESH_S = 5.0
+PATIENCE_S = 3.0
+"""After this time, a page is sent without the database's numbers."""
+
+
+class Pages:
+    """Serves `/metrics` and `/healthz`. A request measures the database, at most once per `REFRESH_S`."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        health: Health,
+        measure: Callable[[], Awaitable[Measured]],
+        clock: Clock,
+        version: str,
+    ) -> None:
+        self._metrics, self._health, self._measure, self._clock = metrics, health, measure, clock
+        self._version, self._began_us = version, clock.now_us()
+        self._found: Measured | None = None
+        self._asked_s: float | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    async def answer(self, path: str) -> PageReply:
+        """The page of a path."""
+        if path == "/metrics":
+            return PageReply(200, CONTENT_TYPE, await self._page())
+        if path == "/healthz":
+            fault = self._health.fault(self._clock.awake_s())
+            return PageReply(200, PLAIN, "ok\n") if fault is None else PageReply(503, PLAIN, f"{fault}\n")
+        return NOT_FOUND
+
+    async def _page(self) -> str:
+        await self._refresh()
+        fault, found = self._health.fault(self._clock.awake_s()), self._found
+        families = [
+            Family("onward_build_info", "gauge", "Its version.", [Sample(1, {"version": self._version})]),
+            gauge(
+                "onward_start_time_seconds",
+                "When this process started, in seconds since 1970.",
+                self._began_us / 1_000_000,
+            ),
+            gauge("onward_healthy", "1 when /healthz says so, else 0.", fault is None),
+            *self._metrics.families(),
+            gauge("onward_database_up", "1 when the database could be measured, else 0.", found is not None),
+        ]
+        return render([*families, *(() if found is None else families_of(found))])
+
+    async def _refresh(self) -> None:
+        """Get recent numbers, or none; of many requests at once, one measures."""
+        now_s = self._clock.awake_s()
+        if self._looking is None and (self._asked_s is None or now_s - self._asked_s >= REFRESH_S):
+            self._asked_s = now_s
+            self._looking = asyncio.create_task(self._look())
+        if self._looking is not None:
+            done, _ = await asyncio.wait([self._looking], timeout=PATIENCE_S)
+            if not done:
+                self._found = None
+
+    async def _look(self) -> None:
+        try:
+            self._found = await self._measure()
+        except OnwardError:
+            self._found = None  # onward_database_up becomes 0
+        finally:
+            self._looking = None
+
+    async def aclose(self) -> None:
+        """Stop looking."""
+        looking = self._looking
+        if looking is not None:
+            looking.cancel()
+            await asyncio.wait([looking])

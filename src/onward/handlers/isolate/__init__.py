@@ -1,1 +1,0 @@
-"""Plain functions in processes of their own."""
