@@ -34,7 +34,7 @@ from bench.rates import AT_A_TIME, RUNS, STEPS, runs_rate, steps_rate
 from bench.streaming import durable_streams
 from bench.takeover import takeovers
 from bench.workers import workers
-from onward.engine.control.requests import Resume, Start
+from onward.engine.control.requests import Resume, StartRequest
 from onward.engine.engine import Engine
 from onward.model.run import RunStatus
 from onward.testing.postgres import PostgresServer
@@ -118,7 +118,7 @@ async def prepared(db: str, events: int) -> str:
     """A run of so many events, stopped before its last step."""
     store = await open_store(db)
     engine = looping_engine(store, events // 2, [])
-    parked = await engine.start(engine.sources.prepare(loop(events // 2), "<loop>"), Start())
+    parked = await engine.start(engine.sources.prepare(loop(events // 2), "<loop>"), StartRequest())
     assert parked.run.status is RunStatus.WAITING
     await engine.answer(parked.run.id, "go", by="bench", run=False)
     await store.close()
@@ -173,7 +173,7 @@ async def growth(directory: str) -> Figure:
     path = os.path.join(directory, "growth.db")
     store = await open_store(path)
     engine = engine_on(store)
-    await engine.start(engine.sources.prepare(line(200, "speak"), "<talk>"), Start())
+    await engine.start(engine.sources.prepare(line(200, "speak"), "<talk>"), StartRequest())
     await store.close()
     size = _bytes(path)
     return Figure(
@@ -191,7 +191,7 @@ async def listing(directory: str) -> Figure:
 
     async def one() -> None:
         async with free:
-            await engine.start(pipeline, Start())
+            await engine.start(pipeline, StartRequest())
 
     await asyncio.gather(*(one() for _ in range(10_000)))
     await store.close()

@@ -24,9 +24,9 @@ from onward.agents.prices import read_prices
 from onward.agents.step.conversation import read_thread
 from onward.agents.step.handler import AgentHandler
 from onward.clock import SystemClock, SystemDice
-from onward.engine.control.requests import Resume, Start
+from onward.engine.control.requests import Resume, StartRequest
 from onward.engine.engine import Engine
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.machine.definition import AGENT
 from onward.model.call import CallFinished
 from onward.redact.redactor import NOTHING_SECRET
@@ -92,7 +92,7 @@ async def prepared(db: str, rounds: int) -> str:
     """A run whose agent has asked so often, and was stopped between two requests."""
     model, store = Rambling(rounds), await open_store(db)
     engine = rambling_engine(store, model)
-    stopped = await engine.start(engine.sources.prepare(SOURCE, "<long>"), Start(), model.stop)
+    stopped = await engine.start(engine.sources.prepare(SOURCE, "<long>"), StartRequest(), model.stop)
     await engine.close()
     return stopped.run.id
 

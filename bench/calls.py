@@ -9,7 +9,7 @@ from collections.abc import Callable
 from bench.figure import Figure
 from bench.pipelines import custom_engine, line
 from bench.rates import steps_rate
-from onward.engine.control.requests import Start
+from onward.engine.control.requests import StartRequest
 from onward.engine.engine import Engine
 from onward.handlers.calls import CallAnswer, CallOptions
 from onward.handlers.function import FunctionHandler
@@ -70,7 +70,9 @@ async def round_of(db: str, number: int) -> dict[str, float]:
     before, _ = await steps_rate(engine, steps=CALLS)
     first = number % len(KINDS)
     for kind in KINDS[first:] + KINDS[:first]:
-        ended = await engine.start(engine.sources.prepare(line(1, kind), f"<{kind}>"), Start(project="p"))
+        ended = await engine.start(
+            engine.sources.prepare(line(1, kind), f"<{kind}>"), StartRequest(project="p")
+        )
         assert ended.run.status is RunStatus.COMPLETED
     # Before and after the calls, since the machine changes its mind within seconds.
     after, _ = await steps_rate(engine, steps=CALLS)

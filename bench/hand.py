@@ -11,9 +11,9 @@ import sys
 
 from bench.pipelines import engine_on
 from onward.clock import SystemClock
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.wiring import open_store
-from onward.worker.worker import Worker
+from onward.worker import Worker
 
 
 async def work(db: str, at_once: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from bench.figure import Figure
 from bench.pipelines import engine_on, line
 from bench.workers import Crew, Rates, crew_of
-from onward.engine.control.requests import Start
+from onward.engine.control.requests import StartRequest
 from onward.wiring import open_store
 
 WORKERS, RUNS_EACH, CALLS = 16, 4, 10
@@ -21,7 +21,7 @@ async def submitted(db: str, projects: list[str]) -> None:
     store = await open_store(db)
     engine = engine_on(store)
     pipeline = engine.sources.prepare(line(CALLS, "ask"), "<ask>")
-    starts = [Start(project=project, on_owner_loss="requeue") for project in projects]
+    starts = [StartRequest(project=project, on_owner_loss="requeue") for project in projects]
     await asyncio.gather(*(engine.submit(pipeline, start) for start in starts))
     await engine.close()
 

@@ -89,7 +89,7 @@ async def play(each: int, db: str) -> None:
 
     async def in_turn(runs: int) -> None:
         for _ in range(runs):
-            await engine.start(pipeline, requests.Start())
+            await engine.start(pipeline, requests.StartRequest())
 
     await asyncio.gather(*(in_turn(1) for _ in range(AT_A_TIME)))
     gc.disable()  # when it begins depends on what was made before

@@ -13,8 +13,7 @@ import psycopg
 
 from bench.figure import Figure
 from onward.clock import SystemClock
-from onward.engine.messages.flusher import Flusher
-from onward.engine.messages.stream import MessageStream
+from onward.engine.messages import Flusher, MessageStream
 from onward.model.call import Streamed
 from onward.model.chat import ChunkKind, chat_of_run, message_id
 from onward.store.port.messages import Flushed, Growth, Messages

@@ -25,7 +25,7 @@ from onward.agents.model import ModelRequest, user
 from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
 from onward.clock import SystemClock, SystemDice
-from onward.engine.control.requests import Start
+from onward.engine.control.requests import StartRequest
 from onward.machine.definition import AGENT
 from onward.model.run import RunStatus
 from onward.testing.models.script import Reply, Rule, Script
@@ -84,7 +84,7 @@ async def durable(db: str, base_url: str) -> tuple[float, float, float]:
     pipelines = [engine.sources.prepare(source, "<stream>") for source in sources]
     await store.runs.count()
     before, began = stored_bytes(db), time.perf_counter()
-    ended = await asyncio.gather(*(engine.start(pipeline, Start()) for pipeline in pipelines))
+    ended = await asyncio.gather(*(engine.start(pipeline, StartRequest()) for pipeline in pipelines))
     rate = STREAMS * EACH / (time.perf_counter() - began)
     assert {one.run.status for one in ended} == {RunStatus.COMPLETED}
     text = STREAMS * EACH * len(TOKENS[0])

@@ -23,9 +23,9 @@ from typing import NamedTuple
 import bench.elsewhere
 from bench.figure import Figure
 from bench.pipelines import engine_on
-from onward.engine.control.requests import Start
+from onward.engine.control.requests import StartRequest
 from onward.wiring import open_store
-from onward.worker.worker import SWEEP_S
+from onward.worker import SWEEP_S
 
 KILLS, KILLS_ELSEWHERE = 10, 5
 LEASE_S = 2
@@ -123,7 +123,7 @@ async def submitted(db: str, run_id: str) -> None:
     store = await open_store(db)
     engine = engine_on(store)
     await engine.submit(
-        engine.sources.prepare(STAND, "<stand>"), Start(run_id=run_id, on_owner_loss="requeue")
+        engine.sources.prepare(STAND, "<stand>"), StartRequest(run_id=run_id, on_owner_loss="requeue")
     )
     await engine.close()
 

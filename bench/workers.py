@@ -23,9 +23,9 @@ import psycopg
 from bench.figure import Figure
 from bench.pipelines import engine_on, line
 from bench.rows import POSTGRES_ROWS, SQLITE_ROWS, finished
-from onward.engine.control.requests import Start
+from onward.engine.control.requests import StartRequest
 from onward.engine.engine import Engine
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.store.postgres.connection import Address, connect
 from onward.store.postgres.statements import QUERIES
 from onward.store.queries import load_queries
@@ -105,7 +105,7 @@ async def submitted(db: str, source: str, runs: int) -> None:
     store = await open_store(db)
     engine = engine_on(store)
     pipeline = engine.sources.prepare(source, "<work>")
-    begun = Start(on_owner_loss="requeue")
+    begun = StartRequest(on_owner_loss="requeue")
     await asyncio.gather(*(engine.submit(pipeline, begun) for _ in range(runs)))
     await engine.close()
 
@@ -191,7 +191,7 @@ async def claim_times_ms(engine: Engine) -> tuple[list[float], list[float]]:
     """Milliseconds for each of some claims, and for as many looks for runs that lost their owner."""
     pipeline = engine.sources.prepare(line(1), "<one>")
     for _ in range(CLAIMED):
-        await engine.submit(pipeline, Start(on_owner_loss="requeue"))
+        await engine.submit(pipeline, StartRequest(on_owner_loss="requeue"))
     claims, sweeps = [], []
     for _ in range(CLAIMED):
         began = time.perf_counter()

@@ -16,7 +16,7 @@ import onward
 from onward import errors
 from onward.app.queue import HowSubmitted
 from onward.engine.control.requests import Resume
-from onward.worker.embedded import EmbeddedWorker
+from onward.worker import EmbeddedWorker
 
 HEAD = """# Python
 

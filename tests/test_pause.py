@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from onward.engine.control.interview import AutoApprove
-from onward.engine.engine import Start
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import AutoApprove, StartRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, Refused
 from onward.handlers.port import StepContext
 from onward.model.events import (
@@ -186,8 +185,8 @@ async def test_a_signal_at_a_gate_leaves_the_run_waiting(world: World) -> None:
     assert list(folded.run.gates) == ["ask#1"]
 
 
-def _start(run_id: str) -> Start:
-    return Start(run_id=run_id)
+def _start(run_id: str) -> StartRequest:
+    return StartRequest(run_id=run_id)
 
 
 @pytest.mark.parametrize("after", ["step", "call"])

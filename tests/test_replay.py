@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from onward.engine.engine import Fork
+from onward.engine.control.requests import ForkRequest
 from onward.errors import InvalidInput, RunNotFound, UnknownHandler, UnstorableValue
 from onward.handlers.port import StepContext
 from onward.model.events import RunForked
@@ -54,7 +54,7 @@ async def test_fork_from_checkpoint(world: World) -> None:
     """S3-11."""
     process = await finished(world)
     seq = await at(process, "a")
-    forked = (await process.engine.fork("run", Fork(seq, by="ann"))).run
+    forked = (await process.engine.fork("run", ForkRequest(seq, by="ann"))).run
     assert forked.id != "run"
     assert forked.status is RunStatus.QUEUED
     assert forked.parent is not None
@@ -71,7 +71,9 @@ async def test_fork_diverges(world: World) -> None:
     """K18, S3-11. The fork executes what comes after the checkpoint; the original is not changed."""
     process = await finished(world)
     before = await everything(process)
-    forked = (await process.engine.fork("run", Fork(await at(process, "a"), changes={"mark": "!"}))).run
+    forked = (
+        await process.engine.fork("run", ForkRequest(await at(process, "a"), changes={"mark": "!"}))
+    ).run
     world.ledger.calls.clear()
     run = await process.resume(forked.id)
     assert run.status is RunStatus.COMPLETED
@@ -86,7 +88,7 @@ async def test_fork_diverges(world: World) -> None:
 async def test_fork_shares_history_and_continues_its_chain(world: World) -> None:
     process = await finished(world)
     seq = await at(process, "b")
-    forked = (await process.engine.fork("run", Fork(seq))).run
+    forked = (await process.engine.fork("run", ForkRequest(seq))).run
     await process.resume(forked.id)
     own, parents = await process.log(forked.id), await process.log()
     assert list(own[:seq]) == list(parents[:seq])
@@ -98,7 +100,7 @@ async def test_fork_shares_history_and_continues_its_chain(world: World) -> None
 async def test_fork_from_checkpoint_stores_only_what_is_its_own(world: World) -> None:
     """What a fork costs does not depend on how long the log behind it is. K18."""
     process = await finished(world)
-    forked = (await process.engine.fork("run", Fork(await at(process, "c")))).run
+    forked = (await process.engine.fork("run", ForkRequest(await at(process, "c")))).run
     own = [record for record in await process.log(forked.id) if record.run_id == forked.id]
     assert [record.kind for record in own] == ["RunForked"]
     assert len(own[0].body) < 300
@@ -107,7 +109,7 @@ async def test_fork_from_checkpoint_stores_only_what_is_its_own(world: World) ->
 async def test_a_fork_has_an_id_and_a_display_id_of_its_own(world: World) -> None:
     """O13: a fork that is called like its parent cannot be told from it."""
     process = await finished(world)
-    forked = (await process.engine.fork("run", Fork(1))).run
+    forked = (await process.engine.fork("run", ForkRequest(1))).run
     shown = await process.shown(forked.id)
     assert shown["display_id"] == display_id(forked.id) != display_id("run")
     assert [found.row.id for found in await process.store.runs.find(display_id("run"))] == ["run"]
@@ -117,14 +119,14 @@ async def test_a_fork_shows_where_it_came_from(world: World) -> None:
     """K18."""
     process = await finished(world)
     seq = await at(process, "b")
-    forked = (await process.engine.fork("run", Fork(seq))).run
+    forked = (await process.engine.fork("run", ForkRequest(seq))).run
     assert (await process.shown(forked.id))["parent"] == {"run": "run", "seq": seq}
     assert (await process.shown())["parent"] is None
 
 
 async def test_a_fork_at_the_creation_begins_from_the_start(world: World) -> None:
     process = await finished(world)
-    forked = (await process.engine.fork("run", Fork(1, changes={"mark": "?"}))).run
+    forked = (await process.engine.fork("run", ForkRequest(1, changes={"mark": "?"}))).run
     run = await process.resume(forked.id)
     assert run.context["path"] == ["a?", "b?", "c?"]
     assert run.context["large"] == LARGE
@@ -134,10 +136,12 @@ async def test_a_fork_at_the_creation_begins_from_the_start(world: World) -> Non
 
 async def test_a_fork_of_a_fork_reads_through_both(world: World) -> None:
     process = await finished(world)
-    child = (await process.engine.fork("run", Fork(await at(process, "a"), changes={"mark": "+"}))).run
+    child = (await process.engine.fork("run", ForkRequest(await at(process, "a"), changes={"mark": "+"}))).run
     await process.resume(child.id)
     grandchild = (
-        await process.engine.fork(child.id, Fork(await at(process, "b", child.id), changes={"mark": "-"}))
+        await process.engine.fork(
+            child.id, ForkRequest(await at(process, "b", child.id), changes={"mark": "-"})
+        )
     ).run
     run = await process.resume(grandchild.id)
     assert run.context["path"] == ["a", "b+", "c-"]
@@ -151,8 +155,8 @@ async def test_a_fork_of_a_fork_reads_through_both(world: World) -> None:
 async def test_a_fork_of_a_fork_below_its_own_beginning_is_a_fork_of_the_shared_part(world: World) -> None:
     process = await finished(world)
     seq = await at(process, "a")
-    child = (await process.engine.fork("run", Fork(await at(process, "b")))).run
-    again = (await process.engine.fork(child.id, Fork(seq))).run
+    child = (await process.engine.fork("run", ForkRequest(await at(process, "b")))).run
+    again = (await process.engine.fork(child.id, ForkRequest(seq))).run
     run = await process.resume(again.id)
     assert run.context["path"] == ["a", "b", "c"]
     assert await process.is_sound(run.id)
@@ -163,7 +167,7 @@ async def test_a_run_can_be_forked_while_it_is_running(world: World) -> None:
     process, other = await world.process({**WRITING, "c": [door]}), await world.process(WRITING)
     driving = asyncio.create_task(process.start(SOURCE))
     await door.entered()
-    forked = (await other.engine.fork("run", Fork(await at(other, "b")))).run
+    forked = (await other.engine.fork("run", ForkRequest(await at(other, "b")))).run
     assert (await other.resume(forked.id)).context["path"] == ["a", "b", "c"]
     door.open()
     assert (await driving).status is RunStatus.COMPLETED
@@ -178,7 +182,7 @@ async def test_a_fork_does_not_inherit_what_was_asked_of_its_parent(world: World
     await other.engine.pause("run")
     door.open()
     assert (await driving).status is RunStatus.PAUSED
-    forked = (await other.engine.fork("run", Fork(await at(other, "b")))).run
+    forked = (await other.engine.fork("run", ForkRequest(await at(other, "b")))).run
     assert (await other.resume(forked.id)).status is RunStatus.COMPLETED
     assert (await other.load()).run.status is RunStatus.PAUSED
 
@@ -186,7 +190,7 @@ async def test_a_fork_does_not_inherit_what_was_asked_of_its_parent(world: World
 async def test_a_failed_run_can_be_forked_before_its_failure(world: World) -> None:
     process = await world.process({**WRITING, "b": [Result.fail("no"), write_down]})
     assert (await process.start(SOURCE)).status is RunStatus.FAILED
-    forked = (await process.engine.fork("run", Fork(await at(process, "a")))).run
+    forked = (await process.engine.fork("run", ForkRequest(await at(process, "a")))).run
     assert (forked.reason, forked.detail) == ("", "")
     assert (await process.load()).run.status is RunStatus.FAILED
 
@@ -201,7 +205,7 @@ async def test_an_event_that_is_no_checkpoint_is_refused_before_anything_is_writ
     with pytest.raises(
         InvalidInput, match=f"event {seq} of run run is not a checkpoint|the checkpoint is {seq}"
     ):
-        await process.engine.fork("run", Fork(seq))
+        await process.engine.fork("run", ForkRequest(seq))
     assert await everything(process) == before
     assert len(await process.store.runs.list(RunQuery())) == 1
 
@@ -209,7 +213,7 @@ async def test_an_event_that_is_no_checkpoint_is_refused_before_anything_is_writ
 async def test_a_fork_of_an_unknown_run_is_refused(world: World) -> None:
     process = await world.process()
     with pytest.raises(RunNotFound):
-        await process.engine.fork("nobody", Fork(1))
+        await process.engine.fork("nobody", ForkRequest(1))
 
 
 async def test_a_fork_that_could_not_run_is_refused_before_it_exists(world: World) -> None:
@@ -218,13 +222,13 @@ async def test_a_fork_that_could_not_run_is_refused_before_it_exists(world: Worl
     await process.start(line("a", a="type=work"))
     elsewhere = await world.process(handlers={})
     with pytest.raises(UnknownHandler, match="'work'"):
-        await elsewhere.engine.fork("run", Fork(1))
+        await elsewhere.engine.fork("run", ForkRequest(1))
     with pytest.raises(UnstorableValue):
-        await process.engine.fork("run", Fork(1, changes={"when": object()}))
+        await process.engine.fork("run", ForkRequest(1, changes={"when": object()}))
     assert len(await process.store.runs.list(RunQuery())) == 1
 
 
 async def test_a_fork_keeps_its_parents_pipeline_whatever_became_of_the_file(world: World) -> None:
     process = await finished(world)
-    forked = (await process.engine.fork("run", Fork(1))).run
+    forked = (await process.engine.fork("run", ForkRequest(1))).run
     assert forked.pipeline_hash == (await process.load()).run.pipeline_hash

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.handlers.port import StepContext
 from onward.model.events import AttemptFailed, StepStatus
 from onward.model.result import Result

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from onward.engine.engine import Start
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import StartRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import AmbiguousRun, Refused, RunNotFound
 from onward.handlers.port import StepContext
 from onward.model.ids import display_id
@@ -23,7 +23,7 @@ from tests.world import Process, World, line
 async def test_session_created(world: World) -> None:
     """S3-10: running a pipeline makes a run, whose id is the session's id, before the first step begins."""
     process = await world.process()
-    folded = await process.engine.start(process.pipeline(line("a")), Start())
+    folded = await process.engine.start(process.pipeline(line("a")), StartRequest())
     run_id = folded.run.id
     assert len(run_id) == 26
     shown = await process.shown(run_id)
@@ -100,7 +100,7 @@ async def test_session_waiting(world: World) -> None:
 
 async def test_session_queued(world: World) -> None:
     process = await world.process()
-    await process.engine.submit(process.pipeline(line("a")), Start(run_id="run"))
+    await process.engine.submit(process.pipeline(line("a")), StartRequest(run_id="run"))
     shown = await process.shown()
     assert (shown["status"], shown["holder"]) == ("queued", None)
     assert shown["wake_at"] == shown["created_at"]

@@ -14,11 +14,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from onward.engine.engine import Engine, Resume, Start, ignore
+from onward.engine.appender import Observer
+from onward.engine.control.requests import Resume, StartRequest
+from onward.engine.engine import Engine, ignore
 from onward.engine.files.run_files import RunFiles
-from onward.engine.log.reader import Folded
-from onward.engine.loop.parts import Observer
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.log import Folded
+from onward.engine.stop import StopSwitch
 from onward.handlers.port import Handler
 from onward.model.events import Event
 from onward.model.run import Run
@@ -79,7 +80,7 @@ class Process:
         self, source: str, run_id: str = "run", *, stop: StopSwitch | None = None, **start: Any
     ) -> Run:
         """Create a run from a pipeline's text and drive it until it stops."""
-        begun = Start(run_id=run_id, **start)
+        begun = StartRequest(run_id=run_id, **start)
         return (await self.engine.start(self.pipeline(source), begun, stop)).run
 
     async def resume(self, run_id: str = "run", *, stop: StopSwitch | None = None, **how: Any) -> Run:

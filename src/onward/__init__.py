@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from onward.agents.tools.port import ToolUse
     from onward.app import Onward
     from onward.app.queue import Submission
-    from onward.engine.control.interview import (
+    from onward.engine.control.requests import (
         AutoApprove,
         CallbackInterviewer,
         QueueInterviewer,
         RecordingInterviewer,
     )
-    from onward.engine.loop.stop import StopSwitch
+    from onward.engine.stop import StopSwitch
     from onward.handlers.function import IsolatedStep
     from onward.handlers.port import StepContext
     from onward.model.events import StepStatus
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Answer": "onward.model.gate",
-    "AutoApprove": "onward.engine.control.interview",
-    "CallbackInterviewer": "onward.engine.control.interview",
+    "AutoApprove": "onward.engine.control.requests",
+    "CallbackInterviewer": "onward.engine.control.requests",
     "Decision": "onward.model.gate",
     "Gate": "onward.model.run",
     "IsolatedStep": "onward.handlers.function",
     "Onward": "onward.app",
-    "QueueInterviewer": "onward.engine.control.interview",
-    "RecordingInterviewer": "onward.engine.control.interview",
+    "QueueInterviewer": "onward.engine.control.requests",
+    "RecordingInterviewer": "onward.engine.control.requests",
     "Result": "onward.model.result",
     "Run": "onward.model.run",
     "RunStatus": "onward.model.run",
     "StepContext": "onward.handlers.port",
     "StepStatus": "onward.model.events",
-    "StopSwitch": "onward.engine.loop.stop",
+    "StopSwitch": "onward.engine.stop",
     "Submission": "onward.app.queue",
     "ToolUse": "onward.agents.tools.port",
 }

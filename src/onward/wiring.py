@@ -40,18 +40,17 @@ if TYPE_CHECKING:
     from onward.agents.tools.mcp.source import McpTools
     from onward.agents.tools.port import AgentTool, ToolSource
     from onward.agents.tools.toolbox import Toolbox
-    from onward.engine.control.requests import Start
-    from onward.engine.control.sources import Sources
-    from onward.engine.control.submit import Submitting
+    from onward.engine.appender import Observer
+    from onward.engine.control.create import Submitting
+    from onward.engine.control.requests import StartRequest
+    from onward.engine.definitions import Around
     from onward.engine.engine import Engine
     from onward.engine.files.run_files import RunFiles
-    from onward.engine.loop.parts import Observer
-    from onward.engine.loop.serving import Around
+    from onward.engine.sources import Sources
     from onward.handlers.port import Handler
     from onward.handlers.room import ShowLine
     from onward.model.events import Workspace
-    from onward.notify.courier import Courier
-    from onward.notify.sender import Sender
+    from onward.notify.courier import Courier, Sender
     from onward.notify.settings import NotifySettings
     from onward.pipeline.build import Pipeline, Transform
     from onward.pipeline.rules.check import Rule
@@ -241,15 +240,14 @@ def make_submitting(
     What the `redactor` knows is stored nowhere.
     """
     from onward.clock import SystemClock, SystemIds
-    from onward.engine.control.create import Creating
-    from onward.engine.control.submit import Submitting
-    from onward.engine.log.journal import Journal
-    from onward.engine.loop.definitions import Definitions
+    from onward.engine.control.create import Creating, Submitting
+    from onward.engine.definitions import DefinitionCache
+    from onward.engine.journal import Journal
 
     clock = SystemClock()
     journal = Journal(store.log, clock, redactor)
     workspaces = _LateWorkspaces(store, runs)
-    creating = Creating(journal, clock, SystemIds(), Definitions(kinds), sources, workspaces)
+    creating = Creating(journal, clock, SystemIds(), DefinitionCache(kinds), sources, workspaces)
     return Submitting(creating, journal, clock)
 
 
@@ -259,7 +257,7 @@ class _LateWorkspaces(msgspec.Struct, frozen=True):
     store: Store
     runs: Callable[[], str | None]
 
-    async def asked(self, pipeline: Pipeline, start: Start, run_id: str) -> Workspace | None:
+    async def asked(self, pipeline: Pipeline, start: StartRequest, run_id: str) -> Workspace | None:
         from onward.engine.files.workspaces import Workspaces
         from onward.workspace.trees import GitTrees
 
@@ -454,8 +452,7 @@ def make_courier(
 
 def _sender(notify: NotifySettings, settings: Settings, redactor: Redactor, db: str | None) -> Sender:
     from onward.clock import SystemClock
-    from onward.notify.command import CommandSender
-    from onward.notify.url import UrlSender, key_of
+    from onward.notify.senders import CommandSender, UrlSender, key_of
     from onward.process import SystemSpawn
     from onward.redact.redactor import cleaner_of
 

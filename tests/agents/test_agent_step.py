@@ -14,7 +14,7 @@ from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
 from onward.agents.step.rounds import CONTINUE
 from onward.clock import Clock
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, RunNotFound
 from onward.model.call import CallFinished, CallStarted, CallStatus
 from onward.model.events import StepStarted
@@ -220,9 +220,9 @@ async def test_a_worker_gives_the_run_back_until_then(world: World) -> None:
     scripted = model(Rule(nth=1, reply=Reply(status=429, retry_after="120")), clock=clock)
     process = await at(world, scripted, clock=clock)
     pipeline = process.pipeline(line("a"))
-    from onward.engine.engine import Start
+    from onward.engine.control.requests import StartRequest
 
-    await process.engine.submit(pipeline, Start(run_id="run", on_owner_loss="requeue"))
+    await process.engine.submit(pipeline, StartRequest(run_id="run", on_owner_loss="requeue"))
     taken = await process.engine.take(StopSwitch())
     assert taken is not None
     run = (await taken[1]).run

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onward.agents.model import FinishReason
-from onward.engine.engine import Start
+from onward.engine.control.requests import StartRequest
 from onward.model.run import RunStatus
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Died
@@ -78,7 +78,7 @@ async def test_an_agent_whose_question_has_changed_is_not_continued(world: World
     file.write_text(line("a"))
     first = await at(world, scripted)
     with pytest.raises(Died):
-        await first.engine.start(first.engine.sources.read(str(file)), Start(run_id="run"))
+        await first.engine.start(first.engine.sources.read(str(file)), StartRequest(run_id="run"))
     await first.die()
     file.write_text(line("a").replace("do it", "do something else"))
     second = await at(world, scripted)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onward.engine.engine import Resume
+from onward.engine.control.requests import Resume
 from onward.errors import LimitReached, Refused
 from onward.model.call import CallStarted, HoldsLifted, LimitWarned
 from onward.model.run import RunStatus

@@ -13,7 +13,7 @@ import pytest
 from onward.agents.model import Message, TokenUsage, ToolChoice, ToolMessage, ToolResult, UserMessage, user
 from onward.agents.step.rounds import LOOPING, UNUSED
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules, ToolUse
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, RunNotFound
 from onward.machine.decide.calls import calls_in_doubt
 from onward.model.call import CallFinished, CallKind, CallStarted

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from onward.chats.dispatch import Dispatcher
-from onward.chats.looking import runs_of
-from onward.chats.sending import Sent
+from onward.chats.dispatch import Dispatcher, NewMessage
+from onward.chats.runs import runs_of
 from onward.chats.settings import DEFAULT_CHATS, ChatSettings
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.model.chat import Intake, Role, text_of
 from onward.model.run import Run, RunStatus
 from onward.store.port.messages import MessageQuery
@@ -64,7 +63,7 @@ class Desk:
 
     async def say(self, text: str, chat: str = "talk", **how: Any) -> Intake:
         """Send a message; what became of it."""
-        intake, _ = await self.dispatcher.send(Sent(chat=chat, text=text, **how))
+        intake, _ = await self.dispatcher.send(NewMessage(chat=chat, text=text, **how))
         return intake
 
     async def sweep(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.chats.classifier import reading_source
+from onward.chats.intent import reading_source
 from onward.chats.settings import ChatSettings
 from onward.model.chat import READING_TAG, IntakeOutcome, IntakeState, Wish, facts_of
 from onward.model.result import Result

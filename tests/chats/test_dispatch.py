@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from onward.chats.sending import Sending, Sent
+from onward.chats.dispatch import Inbox, NewMessage
 from onward.chats.settings import ChatSettings
 from onward.errors import Refused
 from onward.model.chat import IntakeOutcome, IntakeState, Role, Wish, facts_of
@@ -360,9 +360,7 @@ async def test_a_damaged_message_does_not_keep_others_from_their_turn(memory: Wo
     waits = await desk.say("add a footer", "other")
     damaged = desk.process.store.store.database.intakes  # type: ignore[attr-defined]
     damaged[waits.message] = replace(damaged[waits.message], reading="{", behind="")
-    sending = Sending(
-        desk.process.store.intakes, desk.process.engine.saying, desk.process.clock, SeededIds(9)
-    )
-    await sending.put(Sent(chat="talk", text="build me a shop"))
+    sending = Inbox(desk.process.store.intakes, desk.process.engine.saying, desk.process.clock, SeededIds(9))
+    await sending.put(NewMessage(chat="talk", text="build me a shop"))
     assert await desk.sweep() == 1
     assert await desk.statuses() == [("queued", "")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.chats.prechecks import precheck, scopes_checked
+from onward.chats.decide import precheck, scopes_checked
 from onward.model.chat import IntakeOutcome, Wish
 from onward.model.limits import CALLS_PER_CHAT_RUN, CHAT_TOKENS, Amounts
 from onward.operations.local.database import LocalLimits

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from onward.chats.failures import Failures
-from onward.chats.sending import Sending, Sent
-from onward.engine.control.requests import Start
+from onward.chats.dispatch import Failures, Inbox, NewMessage
+from onward.engine.control.requests import StartRequest
 from onward.errors import InvalidInput, Refused
 from onward.model.chat import IntakeOutcome, IntakeState, MessageReading, Wish, write_reading
 from onward.model.events import Managed
@@ -91,10 +90,8 @@ async def test_a_start_anew_works_in_the_directory_of_the_run_that_it_replaces(
 async def test_a_run_that_somebody_resumed_meanwhile_is_not_started_anew(world: World) -> None:
     """The sender noted that it would be, and died. A person resumes it by name, and it completes."""
     desk, run_id = await killed(world, "research")
-    sending = Sending(
-        desk.process.store.intakes, desk.process.engine.saying, desk.process.clock, SeededIds(9)
-    )
-    said, _ = await sending.put(Sent(chat="talk", text="what is this?"))
+    sending = Inbox(desk.process.store.intakes, desk.process.engine.saying, desk.process.clock, SeededIds(9))
+    said, _ = await sending.put(NewMessage(chat="talk", text="what is this?"))
     noted = write_reading(MessageReading(instead_of=run_id))
     assert await desk.process.store.intakes.note(said.message, seen="", behind="", reading=noted)
     assert (await desk.process.resume(run_id)).status is RunStatus.COMPLETED
@@ -146,7 +143,7 @@ async def test_a_run_is_seen_whatever_it_manages(world: World) -> None:
     desk.process.clock.advance(1)
     for number in range(20):
         managed_by = Managed(run=first.run_id, step=f"m{number}#1", depth=1)
-        await engine.submit(pipeline, Start(chat="talk", managed_by=managed_by))
+        await engine.submit(pipeline, StartRequest(chat="talk", managed_by=managed_by))
     second = await desk.say("build two")
     assert second.outcome is None, "it starts a second run beside the first"
     assert second.behind == first.run_id
@@ -156,9 +153,9 @@ async def test_messages_that_cannot_be_dealt_with_are_in_nobodys_way(world: Worl
     """More of them than are looked at in one go; each is put off for longer after each failure."""
     desk = await desk_of(world, source=PLAIN)
     intakes, dispatcher = desk.process.store.intakes, desk.dispatcher
-    sending = Sending(intakes, desk.process.engine.saying, desk.process.clock, SeededIds(9))
+    sending = Inbox(intakes, desk.process.engine.saying, desk.process.clock, SeededIds(9))
     for number in range(FREE_MAX):
-        said, _ = await sending.put(Sent(chat=f"bad-{number}", text="build"))
+        said, _ = await sending.put(NewMessage(chat=f"bad-{number}", text="build"))
         assert await intakes.note(said.message, seen="", behind="", reading="{")
     await desk.say("build one")
     second = await desk.say("build two")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.chats.rules import read_by_rules
+from onward.chats.intent import read_by_rules
 from onward.model.chat import INTENTS, SCOPES
 
 NEW, THERE = False, True

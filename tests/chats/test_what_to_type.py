@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from onward.chats.words import stop_words
+from onward.chats.decide import stop_words
 from onward.errors import Refused
 from onward.machine.fold.rows import notifications
 from onward.model.events import AttemptInterrupted

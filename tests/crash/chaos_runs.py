@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from onward.clock import SystemClock, SystemDice, SystemIds
-from onward.engine.control.requests import Resume, Start
+from onward.engine.control.requests import Resume, StartRequest
 from onward.engine.engine import Engine
 from onward.errors import Refused, StoreError
 from onward.handlers.function import FunctionHandler
@@ -42,7 +42,7 @@ async def submit(url: str, runs: int, source: str) -> None:
         await engine.store.limits.change("chat", {"tokens": 0})  # many runs share a few chats
         for number in range(runs):
             run_id = run_id_of(number)
-            start = Start(
+            start = StartRequest(
                 run_id=run_id,
                 on_owner_loss="requeue",
                 chat=chat_of(number),

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from onward.clock import SystemClock
-from onward.engine.log.journal import Journal
+from onward.engine.journal import Journal
 from onward.errors import RunNotFound
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.read.lookup import completed_of

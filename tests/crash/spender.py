@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from onward.clock import SystemClock
-from onward.engine.log.journal import Journal
-from onward.engine.log.reader import Folded
+from onward.engine.journal import Journal
+from onward.engine.log import Folded
 from onward.errors import LimitReached, Refused
 from onward.machine.decide.requests import HolderView, decide_claim
 from onward.model.events import Event

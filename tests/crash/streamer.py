@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from onward.clock import SystemClock
-from onward.engine.log.journal import Journal
-from onward.engine.messages.flusher import Flusher
+from onward.engine.journal import Journal
+from onward.engine.messages import Flusher
 from onward.errors import RunNotFound
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, Streamed
 from onward.model.chat import ChunkKind, message_id

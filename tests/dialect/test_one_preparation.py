@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from onward.engine.engine import Fork, Start
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import ForkRequest, StartRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import Refused
 from onward.model.result import Result
 from tests.world import World
@@ -46,13 +46,13 @@ async def test_run_resume_and_replay_ask_for_the_same_models(world: World, tmp_p
     file.write_text(STYLED)
     fresh: Seen = []
     process = await world.process(looking(fresh))
-    await process.engine.start(process.engine.sources.read(str(file)), Start(run_id="fresh"))
+    await process.engine.start(process.engine.sources.read(str(file)), StartRequest(run_id="fresh"))
     assert fresh == EXPECTED
 
     resumed: Seen = []
     stop = StopSwitch()
     first = await world.process(looking(resumed, stop))
-    await first.engine.start(first.engine.sources.read(str(file)), Start(run_id="run"), stop)
+    await first.engine.start(first.engine.sources.read(str(file)), StartRequest(run_id="run"), stop)
     assert resumed == EXPECTED[:1]
     file.unlink()
     second = await world.process(looking(resumed))
@@ -61,7 +61,7 @@ async def test_run_resume_and_replay_ask_for_the_same_models(world: World, tmp_p
 
     replayed: Seen = []
     third = await world.process(looking(replayed))
-    forked = (await third.engine.fork("run", Fork(1))).run
+    forked = (await third.engine.fork("run", ForkRequest(1))).run
     await third.resume(forked.id)
     assert replayed == EXPECTED
 
@@ -72,7 +72,7 @@ async def test_an_edited_stylesheet_is_a_changed_pipeline(world: World, tmp_path
     file.write_text(STYLED)
     stop = StopSwitch()
     first = await world.process(looking([], stop))
-    await first.engine.start(first.engine.sources.read(str(file)), Start(run_id="run"), stop)
+    await first.engine.start(first.engine.sources.read(str(file)), StartRequest(run_id="run"), stop)
     file.write_text(STYLED.replace("large", "larger"))
     second = await world.process()
     sources, run = second.engine.sources, (await second.engine.journal.load("run")).run

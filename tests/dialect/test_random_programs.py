@@ -20,9 +20,9 @@ import pytest
 from hypothesis import example, given, note
 from hypothesis import strategies as st
 
+from onward.engine.appender import Observer
 from onward.engine.engine import ignore
-from onward.engine.loop.parts import Observer
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import RunNotFound
 from onward.model.events import BranchFinished, Event, ParallelStarted, StepFinished, StepStarted
 from onward.model.ids import branch_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.engine.control.requests import Start
+from onward.engine.control.requests import StartRequest
 from onward.errors import Refused
 from onward.model.run import RunStatus
 from onward.store.port.log import Controlled, Decide, RunLog
@@ -43,7 +43,7 @@ async def test_a_change_that_no_longer_fits_the_run_is_refused(world: World, tmp
     """The run has come to another question, which leads to a node that the new file lacks."""
     path, asking = tmp_path / "two.dot", await world.process()
     path.write_text(TWO)
-    await asking.engine.start(asking.engine.sources.read(str(path)), Start(run_id="run"))
+    await asking.engine.start(asking.engine.sources.read(str(path)), StartRequest(run_id="run"))
     path.write_text(TWO.replace("c ->", "e ->").replace("c [", "e [").replace("-> c", "-> e"))
     log = partial(AnsweredFirst, asking=asking)
     process = await world.process(wrap=partial(FaultyStore, log=log))

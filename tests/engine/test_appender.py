@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from onward.engine.control.requests import Start
-from onward.engine.lease.keeper import NOBODY, Hold
-from onward.engine.log.appender import Appender
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.appender import Appender
+from onward.engine.control.requests import StartRequest
+from onward.engine.lease import NOBODY, Hold
+from onward.engine.stop import StopSwitch
 from onward.errors import LeaseLost
 from onward.machine.definition import Definition
 from onward.machine.plan.action import Execute, Stop, Wait
@@ -34,7 +34,7 @@ async def process(world: World) -> Process:
 async def held(process: Process, source: str) -> Appender:
     """The appender of a run that `process` has just claimed."""
     pipeline = process.pipeline(source)
-    await process.engine.submit(pipeline, Start(run_id="run"))
+    await process.engine.submit(pipeline, StartRequest(run_id="run"))
     taken = await process.engine.take(StopSwitch())
     assert taken is not None
     folded, execution = taken

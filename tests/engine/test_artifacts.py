@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onward.engine.engine import Fork, Resume
+from onward.engine.control.requests import ForkRequest, Resume
 from onward.errors import ArtifactNotFound, InvalidInput, UnstorableValue
 from onward.handlers import room
 from onward.handlers.function import FunctionHandler
@@ -109,7 +109,7 @@ async def test_artifacts_outlive_the_process_and_a_fork_keeps_those_before_it(wo
     assert run.context["fetched"] == ["new"]
     seq = next(c["seq"] for c in await process.checkpoints() if c["current_node"] == "a")
     other = await world.process({**script, "b": []})
-    fork = await other.engine.fork("run", Fork(seq, new_id="fork"))
+    fork = await other.engine.fork("run", ForkRequest(seq, new_id="fork"))
     forked = (await other.engine.resume(fork.run.id, Resume(original=True))).run
     assert forked.context["fetched"] == ["old"]
     assert sorted(forked.artifacts) == ["gone", "x"]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from onward import Answer, Gate, QueueInterviewer, RecordingInterviewer, Run, RunStatus
-from onward.engine.control.interview import Interviewer, Said
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import Interviewer, Said
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from tests.world import Process, World
 

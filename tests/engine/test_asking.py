@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from onward.draw.states import Trace
-from onward.engine.control.interview import AutoApprove, QueueInterviewer
-from onward.engine.engine import Fork, Start
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import AutoApprove, ForkRequest, QueueInterviewer, StartRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, RunNotFound, StoreError
 from onward.handlers.calls import CallOptions, step_question
 from onward.handlers.function import FunctionHandler
@@ -547,7 +546,7 @@ async def test_a_resume_from_elsewhere_withdraws_it(world: World) -> None:
 async def test_a_fork_from_before_the_step_asks_for_itself(world: World) -> None:
     process = await at(world, Shop())
     await process.start(SOURCE)
-    fork = (await process.engine.fork("run", Fork(new_id="fork", from_step="work#1"))).run
+    fork = (await process.engine.fork("run", ForkRequest(new_id="fork", from_step="work#1"))).run
     assert fork.gates == {}
     run = await process.resume("fork")
     assert (run.status, list(run.gates)) == (RunStatus.WAITING, [GATE])
@@ -698,7 +697,7 @@ async def test_an_answer_does_not_wait_for_a_provider_that_another_branch_waits_
     right = held_once("rate_limit", until_us, entered)
 
     process = await world.process(handlers=fan(asks, right), clock=clock)
-    await process.engine.submit(process.pipeline(FAN), Start(run_id="run"))
+    await process.engine.submit(process.pipeline(FAN), StartRequest(run_id="run"))
     taken = await process.engine.take(StopSwitch(grace_s=None))
     assert taken is not None
     run = (await taken[1]).run
@@ -735,7 +734,7 @@ async def test_a_fork_asks_the_questions_of_its_branches_anew(world: World) -> N
     run = await process.start(FAN)
     gate = "fan#1.left/left#1:approve"
     seq = max(c["seq"] for c in await process.checkpoints())
-    fork = (await process.engine.fork("run", Fork(new_id="fork", checkpoint=seq))).run
+    fork = (await process.engine.fork("run", ForkRequest(new_id="fork", checkpoint=seq))).run
     run = await process.resume("fork") if fork.status is RunStatus.QUEUED else fork
     assert (run.status, list(run.gates)) == (RunStatus.WAITING, [gate])
     assert sorted(row.run_id for row in await process.store.gates.open(GateQuery())) == ["fork", "run"]

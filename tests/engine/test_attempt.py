@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from onward.engine.log.write import applied
-from onward.engine.loop.attempt import AttemptRunner, Interrupted
-from onward.engine.loop.attempt_tasks import AttemptTasks
+from onward.engine.attempt import AttemptRunner, Interrupted
+from onward.engine.log import applied
+from onward.engine.loop import AttemptTasks
 from onward.handlers.port import Postponed, StepContext
 from onward.handlers.room import Room
 from onward.model.events import RunClaimed, RunCreated, StepStarted

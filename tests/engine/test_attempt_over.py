@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from onward.engine.calls.holding import Holding
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.attempt import AttemptHold
+from onward.engine.stop import StopSwitch
 from onward.errors import Refused
 from onward.handlers.calls import CallOptions
 from onward.handlers.port import StepContext
@@ -192,7 +192,7 @@ class Noting:
 async def test_a_hold_takes_no_turn_of_the_appender_while_a_call_is_under_way() -> None:
     """It is decided once, when the last call has ended."""
     appender, begun, ended = Noting(then(held(), started())), started(), list[str]()
-    holding = Holding(appender, begun, lambda: "", lambda: ended.append("ended"))  # type: ignore[arg-type]
+    holding = AttemptHold(appender, begun, lambda: "", lambda: ended.append("ended"))  # type: ignore[arg-type]
     for call in "ab":
         holding.begin(call, None)
     holding.ask("pause", "paused by pat")

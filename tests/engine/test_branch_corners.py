@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onward.engine.engine import Start
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import StartRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import Refused
 from onward.handlers.port import StepContext
 from onward.model.events import AttemptInterrupted, Event, StepFinished
@@ -208,7 +208,7 @@ async def test_a_changed_pipeline_must_still_have_the_join_of_open_branches(
     door, stop = Doorway(), StopSwitch()
     process = await world.process({"a": [door], "b": [door]})
     read = process.engine.sources.read(str(path))
-    running = asyncio.create_task(process.engine.start(read, Start(run_id="run"), stop))
+    running = asyncio.create_task(process.engine.start(read, StartRequest(run_id="run"), stop))
     await door.entered()
     stop.request("signal")
     door.open()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import CallTimedOut, InvalidInput, Refused, RunNotFound
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from onward.engine.engine import Fork, Resume, Start
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import ForkRequest, Resume, StartRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import HistoryCorrupt, InvalidPipeline, Refused
 from onward.model.events import PipelineChanged
 from onward.model.result import Result
@@ -45,7 +45,7 @@ async def paused(world: World, file: Path, **start: Any) -> Process:
     stop = StopSwitch()
     stop.request("signal")
     process = await world.process(**start)
-    await process.engine.start(process.engine.sources.read(str(file)), Start(run_id="run"), stop)
+    await process.engine.start(process.engine.sources.read(str(file)), StartRequest(run_id="run"), stop)
     return process
 
 
@@ -57,7 +57,7 @@ async def paused_after_a(world: World, file: Path) -> Process:
         return Result.success()
 
     process = await world.process({"a": [act]})
-    await process.engine.start(process.engine.sources.read(str(file)), Start(run_id="run"), stop)
+    await process.engine.start(process.engine.sources.read(str(file)), StartRequest(run_id="run"), stop)
     return process
 
 
@@ -188,7 +188,7 @@ async def test_transforms_and_checks_are_the_same_for_run_resume_and_replay(worl
     first = await world.process({"a": [look]}, transforms=[tightened], observe=interfere)
     await first.start(line("a", "b"), stop=stop)
     await process.resume()
-    forked = (await process.engine.fork("run", Fork(1))).run
+    forked = (await process.engine.fork("run", ForkRequest(1))).run
     await process.resume(forked.id)
     assert models == ["small"] * 4
 

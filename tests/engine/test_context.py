@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from onward.engine.engine import Fork
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import ForkRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, UnstorableValue
 from onward.handlers.port import StepContext
 from onward.model.events import AttemptFailed, StepFinished, StepStatus
@@ -234,7 +234,7 @@ async def test_neither_a_start_nor_a_fork_sets_the_engines_keys(world: World) ->
         await process.start(line("a"), inputs={"graph.goal": "another"})
     await process.start(line("a"))
     with pytest.raises(InvalidInput, match=r"internal\.x"):
-        await process.engine.fork("run", Fork(1, changes={"internal.x": 1}))
+        await process.engine.fork("run", ForkRequest(1, changes={"internal.x": 1}))
     assert len(await process.store.runs.list(RunQuery())) == 1
 
 

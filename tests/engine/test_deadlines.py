@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from onward.engine.control.interview import CallbackInterviewer, QueueInterviewer
-from onward.engine.engine import Start
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import CallbackInterviewer, QueueInterviewer, StartRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import Refused
 from onward.model.gate import Answer, GateDecided
 from onward.model.run import Gate, Run, RunStatus
@@ -325,7 +324,7 @@ async def test_a_deadline_that_somebody_else_applied_is_no_trouble(world: World)
     """Two attend; at the deadline one goes on, and the other sees that it is out of its hands."""
     clock = ManualClock(autojump=False)
     process, other = await world.process(clock=clock), await world.process(clock=clock)
-    folded = await process.engine.start(process.pipeline(asking(TIMED)), Start(run_id="run"))
+    folded = await process.engine.start(process.pipeline(asking(TIMED)), StartRequest(run_id="run"))
     attending = [
         asyncio.create_task(one.engine.attend(folded, Silent(), StopSwitch())) for one in (process, other)
     ]
@@ -340,5 +339,5 @@ async def test_a_deadline_that_somebody_else_applied_is_no_trouble(world: World)
 async def _attended(
     process: Process, source: str, interviewer: Silent | CallbackInterviewer | QueueInterviewer
 ) -> Run:
-    folded = await process.engine.start(process.pipeline(source), Start(run_id="run"))
+    folded = await process.engine.start(process.pipeline(source), StartRequest(run_id="run"))
     return (await process.engine.attend(folded, interviewer, StopSwitch())).run

@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from onward.engine.control.requests import Resume
-from onward.engine.log.reader import Folded
-from onward.engine.log.terms import RequestTerms
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.log import Folded, RequestTerms
+from onward.engine.stop import StopSwitch
 from onward.errors import Refused
 from tests.test_pause import GATED
 from tests.world import Process, World

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from onward.clock import SystemClock, SystemIds
-from onward.engine.step.effects import AtMostOnce, Once
+from onward.engine.effects import AtMostOnce, Once
 from onward.errors import EffectFailed, Refused
 from onward.handlers.port import StepContext
 from onward.model.result import Result

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.engine.engine import Fork, Start
+from onward.engine.control.requests import ForkRequest, StartRequest
 from onward.errors import Refused
 from onward.model.result import Result
 from onward.model.run import RunStatus
@@ -32,7 +32,9 @@ async def stuck(world: World, tmp_path: Path, run_id: str = "run") -> tuple[Proc
     file = tmp_path / "nowhere.dot"
     file.write_text(STUCK)
     process = await world.process()
-    run = (await process.engine.start(process.engine.sources.read(str(file)), Start(run_id=run_id))).run
+    run = (
+        await process.engine.start(process.engine.sources.read(str(file)), StartRequest(run_id=run_id))
+    ).run
     assert (run.status, run.reason) == (RunStatus.FAILED, "no_way_on")
     return process, file
 
@@ -94,9 +96,9 @@ async def test_a_fork_with_another_value_takes_the_edge_that_it_opens(world: Wor
     """The step that finished is not executed again, in the fork either."""
     process, _ = await stuck(world, tmp_path)
     last = (await process.checkpoints())[-1]["seq"]
-    await process.engine.fork("run", Fork(last, changes={"flag": "on"}, new_id="fork"))
+    await process.engine.fork("run", ForkRequest(last, changes={"flag": "on"}, new_id="fork"))
     assert (await process.resume("fork")).status is RunStatus.COMPLETED
-    await process.engine.fork("run", Fork(last, changes={"flag": "off"}, new_id="other"))
+    await process.engine.fork("run", ForkRequest(last, changes={"flag": "off"}, new_id="other"))
     assert (await process.resume("other")).reason == "no_way_on"
     assert world.ledger.steps == ["a#1", "b#1"]
     assert (await process.load()).run.reason == "no_way_on", "the run itself stays as it is"

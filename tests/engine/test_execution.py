@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import StoreError
 from onward.handlers.port import StepContext
 from onward.model.events import AttemptFailed, StepStatus

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from onward import Onward, Result, RunStatus, StepContext
-from onward.engine.files.rebuild import rebuild
+from onward.engine.files.receipts import rebuild
 from onward.engine.files.run_files import RunFiles
 from onward.errors import InvalidInput, InvalidPipeline
 from onward.handlers.room import AUTOMATIC

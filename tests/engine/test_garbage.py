@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from onward.engine.control.requests import Start
+from onward.engine.control.requests import StartRequest
 from onward.model.run import RunStatus
 from onward.pipeline.build import Pipeline
 from tests.world import Process, World, line
@@ -23,7 +23,7 @@ async def test_a_run_that_is_over_leaves_nothing_for_the_garbage_collector(world
     """A cycle for every run keeps its state until a collection, which then walks through all that lives."""
     process = await world.process()
     pipeline = process.engine.sources.prepare(source, "<test>")
-    await process.engine.start(pipeline, Start())
+    await process.engine.start(pipeline, StartRequest())
     found = [await garbage_of_ten(process, pipeline) for _ in range(3)]
     # What tests before this one left comes to light once; what runs leave would be there every time.
     assert min(found) < 10, f"not one object for each run: {found}"
@@ -35,7 +35,7 @@ async def garbage_of_ten(process: Process, pipeline: Pipeline) -> int:
     gc.disable()
     try:
         for _ in range(10):
-            assert (await process.engine.start(pipeline, Start())).run.status is RunStatus.COMPLETED
+            assert (await process.engine.start(pipeline, StartRequest())).run.status is RunStatus.COMPLETED
         return gc.collect()
     finally:
         gc.enable()

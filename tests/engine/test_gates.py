@@ -7,9 +7,8 @@ from functools import partial
 
 import pytest
 
-from onward.engine.control.interview import AutoApprove
-from onward.engine.engine import Start
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import AutoApprove, StartRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, Refused
 from onward.model.gate import GateDecided, GateOpened
 from onward.model.run import Gate, Run, RunStatus
@@ -188,5 +187,5 @@ async def test_an_interviewer_can_leave_a_question_open(world: World) -> None:
     assert (await process.engine.attend(folded, Undecided(), StopSwitch())) is folded
 
 
-def _start() -> Start:
-    return Start(run_id="run")
+def _start() -> StartRequest:
+    return StartRequest(run_id="run")

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
-from onward.engine.engine import Fork
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import ForkRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import HistoryCorrupt
 from onward.handlers.port import StepContext
 from onward.model.result import Result
@@ -87,7 +87,7 @@ async def test_a_fork_of_a_long_run_reads_from_its_parents_snapshot(world: World
     """K18: coming off at the end costs no more than going on."""
     process = await long_run(world, visits=1_000, stop_at=100)
     last = (await process.checkpoints())[-1]["seq"]
-    forked = (await process.engine.fork("run", Fork(last))).run
+    forked = (await process.engine.fork("run", ForkRequest(last))).run
     assert await read_at_resume(process, forked.id) <= await read_at_resume(process) + 1
 
 
@@ -165,7 +165,7 @@ async def test_a_damaged_history_is_named_and_nothing_is_done(world: World, name
         with pytest.raises(HistoryCorrupt, match="run"):
             await door("run")
     with pytest.raises(HistoryCorrupt):
-        await damaged.engine.fork("run", Fork(1))
+        await damaged.engine.fork("run", ForkRequest(1))
     assert (await verify_run(damaged.store, "run")).problems != ()
     assert await process.log() == before
     assert world.ledger.steps == []

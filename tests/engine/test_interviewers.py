@@ -14,7 +14,7 @@ from onward import (
     RecordingInterviewer,
     Run,
 )
-from onward.engine.control.interview import Informed, Interviewer, Said
+from onward.engine.control.requests import Informed, Interviewer, Said
 from onward.errors import InvalidInput
 from onward.model.gate import Choice, Verdict
 from onward.model.run import RunStatus

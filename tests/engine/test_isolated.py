@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from onward import Onward
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.handlers.function import IsolatedReply
 from onward.model.events import StepFinished

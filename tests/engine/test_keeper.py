@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from onward.engine.engine import Start
-from onward.engine.lease.keeper import TRUSTED
+from onward.engine.control.requests import StartRequest
+from onward.engine.lease import TRUSTED
 from onward.errors import LeaseLost, StoreUnavailable
 from onward.handlers.port import StepContext
 from onward.model.events import AttemptInterrupted, RunClaimed
@@ -351,7 +351,7 @@ async def test_only_leases_that_are_being_driven_are_renewed(leased: LeasedWorld
     process, door, driving = await leased.at_the_door(wrap=renewals)
     leases = process.store.leases
     assert isinstance(leases, Renewals)
-    await process.engine.start(process.pipeline(line("c")), Start(run_id="done"))
+    await process.engine.start(process.pipeline(line("c")), StartRequest(run_id="done"))
     await leased.pass_time(LEASE_S / 3)
     run_ids = {lease.run_id for renewed in leases.renewed for lease in renewed}
     assert run_ids == {"run"}

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from onward.engine.engine import Start
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import StartRequest
+from onward.engine.stop import StopSwitch
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.port.leases import Lease
@@ -56,7 +56,7 @@ async def test_a_run_that_is_handed_back_for_a_long_wait_honours_what_was_asked(
     asking = await world.process()
     process = await overtaken(world, asking, request_, "RunQueued")
     source = line("a", a='retry_policy="patient", max_retries=9')
-    await process.engine.submit(process.pipeline(source), Start(run_id="run", on_owner_loss="requeue"))
+    await process.engine.submit(process.pipeline(source), StartRequest(run_id="run", on_owner_loss="requeue"))
     taken = await process.engine.take(StopSwitch())
     assert taken is not None
     ended = (await taken[1]).run

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from onward.engine.engine import Resume
+from onward.engine.control.requests import Resume
 from onward.engine.files.run_files import RunFiles
-from onward.engine.step.leftovers import Leftovers, view_left
+from onward.engine.leftovers import Leftovers, view_left
 from onward.errors import Refused
 from onward.handlers.port import StepContext
 from onward.handlers.room import PreviousAttempt

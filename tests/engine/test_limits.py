@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.engine.control.limits import LimitChanges, run_scopes
-from onward.engine.engine import Resume, Start
+from onward.engine.control.requests import Resume, StartRequest
 from onward.errors import InvalidInput, Refused
 from onward.model.call import AttemptHeld, LimitHit
 from onward.model.events import RunInterrupted, RunPaused, StepStarted
@@ -38,7 +38,7 @@ async def stopped_by_limit(
     process: Process, scope: str, *, chat: str | None = None, spent: int = 100
 ) -> Draft:
     """A run that stopped for a limit of 100 tokens, because its next call needs 50 of them."""
-    await process.engine.submit(process.pipeline(line("a", "b")), Start(run_id="run", chat=chat))
+    await process.engine.submit(process.pipeline(line("a", "b")), StartRequest(run_id="run", chat=chat))
     loaded = await process.engine.journal.load("run")
     store: Store = process.store
     await store.limits.change(scope, {"tokens": 100})
@@ -193,7 +193,7 @@ async def test_a_raised_limit_lifts_the_holds_of_runs_that_are_running(world: Wo
     """And leaves those alone that something else holds, or that another limit does."""
     process = await world.process()
     for id, chat in (("one", "c"), ("two", "d")):
-        await process.engine.submit(process.pipeline(line("a", "b")), Start(run_id=id, chat=chat))
+        await process.engine.submit(process.pipeline(line("a", "b")), StartRequest(run_id=id, chat=chat))
         loaded = await process.engine.journal.load(id)
         await held_by(process.store, Draft(loaded.run, loaded.position), f"chat/{chat}")
     changes = LimitChanges(process.store, process.clock)
@@ -209,7 +209,7 @@ async def test_a_raised_limit_lifts_the_holds_of_runs_that_are_running(world: Wo
 
 async def test_the_calls_of_a_run_count_in_its_day_its_root_its_chat_and_its_project(world: World) -> None:
     process = await world.process()
-    start = Start(run_id="run", chat="c", project="p", charged_to="first")
+    start = StartRequest(run_id="run", chat="c", project="p", charged_to="first")
     await process.engine.submit(process.pipeline(line("a")), start)
     run = (await process.engine.journal.load("run")).run
     assert run_scopes(run, 1_700_000_000_000_000) == ("chat/c", "day/2023-11-14", "project/p", "run/first")

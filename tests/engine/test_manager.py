@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from onward.engine.engine import Fork, Resume, Start
-from onward.engine.loop.stop import StopSwitch
-from onward.engine.managed.child import DEPTH_MAX
+from onward.engine.child import DEPTH_MAX
+from onward.engine.control.requests import ForkRequest, Resume, StartRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import RunNotFound
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
@@ -81,7 +81,7 @@ async def start(
     process: Process, path: Path, run_id: str = "run", *, stop: StopSwitch | None = None, **how: Any
 ) -> Run:
     pipeline = process.engine.sources.read(str(path))
-    return (await process.engine.start(pipeline, Start(run_id=run_id, **how), stop)).run
+    return (await process.engine.start(pipeline, StartRequest(run_id=run_id, **how), stop)).run
 
 
 async def child_of(process: Process, run_id: str = "run", step: str = "manage#1") -> str:
@@ -438,7 +438,7 @@ async def test_a_gate_in_the_child_waits_until_somebody_answers_and_then_the_man
 
 
 async def test_whoever_answers_the_parents_gates_answers_the_childs_too(world: World, desk: Desk) -> None:
-    from onward.engine.control.interview import AutoApprove
+    from onward.engine.control.requests import AutoApprove
 
     desk.child(ASKING)
     process = await world.process(clock=still())
@@ -480,7 +480,7 @@ async def test_a_gate_whose_time_is_over_sends_the_child_on_by_itself(world: Wor
 async def test_a_worker_takes_a_parent_without_a_handler_for_managers(world: World, desk: Desk) -> None:
     process = await world.process(clock=still())
     pipeline = process.engine.sources.read(str(desk.parent()))
-    submitted = (await process.engine.submit(pipeline, Start(run_id="run"))).run
+    submitted = (await process.engine.submit(pipeline, StartRequest(run_id="run"))).run
     assert submitted.needs == ("codergen",)
     taken = await process.engine.take(StopSwitch())
     assert taken is not None
@@ -731,7 +731,7 @@ async def test_a_fork_of_the_parent_makes_a_child_of_its_own(world: World, desk:
     process = await world.process(clock=still())
     await start(process, desk.parent())
     created = (await process.checkpoints())[0]["seq"]
-    await process.engine.fork("run", Fork(created, new_id="fork"))
+    await process.engine.fork("run", ForkRequest(created, new_id="fork"))
     run = (await process.engine.resume("fork", Resume(original=True))).run
     assert run.status is RunStatus.COMPLETED
     assert run.context["stack.child.run"] != (await child_of(process))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from onward.engine.control.requests import Start
-from onward.engine.engine import Fork
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import ForkRequest, StartRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.store.port.runs import RunQuery
-from onward.worker.worker import Worker
+from onward.worker import Worker
 from tests.world import World, line
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +18,7 @@ ODD = (10**20, 2**63, -(2**63) - 1, 2**31, 1.5, "1")
 async def test_an_odd_priority_makes_no_run(world: World) -> None:
     process = await world.process()
     for priority in ODD:
-        start = Start(run_id="run", priority=priority)  # type: ignore[arg-type]
+        start = StartRequest(run_id="run", priority=priority)  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match=r"priority is .*, which is not a whole number from"):
             await process.engine.submit(process.pipeline(line("a")), start)
     assert await process.store.runs.list(RunQuery()) == []
@@ -27,10 +26,10 @@ async def test_an_odd_priority_makes_no_run(world: World) -> None:
 
 async def test_an_odd_checkpoint_makes_no_fork(world: World) -> None:
     process = await world.process()
-    await process.engine.start(process.pipeline(line("a")), Start(run_id="run"))
+    await process.engine.start(process.pipeline(line("a")), StartRequest(run_id="run"))
     for seq in (*ODD, -1, 0):
         with pytest.raises(InvalidInput, match=r"is not a checkpoint|is not a whole number"):
-            await process.engine.fork("run", Fork(seq))  # type: ignore[arg-type]
+            await process.engine.fork("run", ForkRequest(seq))  # type: ignore[arg-type]
     assert len(await process.store.runs.list(RunQuery())) == 1
 
 

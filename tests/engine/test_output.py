@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from onward import Onward
-from onward.engine.files.output_file import OutputFile
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.files.rooms import OutputFile
+from onward.engine.stop import StopSwitch
 from onward.handlers.port import StepContext
 from onward.handlers.room import AttemptOutput, Room
 from onward.handlers.shell import what_failed

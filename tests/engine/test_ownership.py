@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from onward.engine.engine import Start
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import StartRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import LeaseLost
 from onward.model.events import RunClaimed
 from onward.model.result import Result
@@ -51,7 +51,7 @@ async def test_only_a_claim_makes_a_run_running(world: World) -> None:
 async def test_a_queued_run_has_a_wake_time_and_no_owner(world: World) -> None:
     """H6."""
     process = await world.process()
-    submitted = (await process.engine.submit(process.pipeline(line("a")), Start(run_id="run"))).run
+    submitted = (await process.engine.submit(process.pipeline(line("a")), StartRequest(run_id="run"))).run
     assert (submitted.worker, submitted.wake_at_us) == (None, submitted.created_at_us)
     (listed,) = await process.store.runs.find("run")
     assert (listed.row.owner, listed.row.wake_at_us) == (None, submitted.created_at_us)

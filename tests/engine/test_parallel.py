@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from onward.engine.engine import Fork
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import ForkRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import Refused, RunNotFound
 from onward.handlers.port import StepContext
 from onward.model.events import AttemptInterrupted, BranchFinished, StepStatus
@@ -386,7 +386,7 @@ async def test_a_fork_at_a_branchs_checkpoint_keeps_the_other_branches(world: Wo
     process = await world.process()
     await process.start(fan("a -> b", "c -> d", fan="max_parallel=1"))
     point = next(c["seq"] for c in await process.checkpoints() if c["current_node"] == "a")
-    child = (await process.engine.fork("run", Fork(point, new_id="child"))).run
+    child = (await process.engine.fork("run", ForkRequest(point, new_id="child"))).run
     world.ledger.calls.clear()
     run = await process.resume(child.id)
     assert run.status is RunStatus.COMPLETED

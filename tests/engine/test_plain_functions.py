@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import LeaseLost, Refused
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from onward.engine.engine import Fork
-from onward.engine.log.reader import READ_ALL
-from onward.engine.step.recall import EVENTS_READ
+from onward.engine.control.requests import ForkRequest
+from onward.engine.execute import EVENTS_READ
+from onward.engine.log import READ_ALL
 from onward.handlers.port import StepContext
 from onward.model.result import Result
 from onward.model.run import RunStatus
@@ -118,7 +118,7 @@ async def test_a_fork_is_told_what_its_parent_did(world: World) -> None:
     process = await world.process({"b": [asks]})
     await process.start(line("a", "b"))
     point = next(c["seq"] for c in await process.checkpoints() if c["current_node"] == "a")
-    await process.engine.fork("run", Fork(point, new_id="child"))
+    await process.engine.fork("run", ForkRequest(point, new_id="child"))
     await process.resume("child", original=True)
     assert "Run: child" in asks.told[1]
     assert f"- the run was forked from run run at event {point}" in asks.told[1]

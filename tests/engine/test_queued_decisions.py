@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onward.engine.control.requests import Resume
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import Refused
 from onward.model.result import Result
 from onward.model.run import RunStatus

@@ -15,11 +15,10 @@ import msgspec
 import pytest
 
 from onward import Result, RunStatus, StepContext
-from onward.engine.engine import Fork
-from onward.engine.files.rebuild import rebuild
-from onward.engine.files.receipts import committed
+from onward.engine.control.requests import ForkRequest
+from onward.engine.files.receipts import committed, rebuild
 from onward.engine.files.run_files import RunFiles
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import StoreError
 from onward.model.events import StepFinished
 from onward.receipts.audit import ReceiptsFound, ResumePoint, find_resume_point, read_receipts
@@ -569,7 +568,7 @@ async def test_a_fork_has_receipts_of_what_it_shares(world: World, tmp_path: Pat
     process = await world.process(files=kept_at(tmp_path))
     await process.start(line("a", "b"))
     seq = receipts(tmp_path)["a#1"].sequence
-    fork = await process.engine.fork("run", Fork(seq, new_id="fork"))
+    fork = await process.engine.fork("run", ForkRequest(seq, new_id="fork"))
     assert (await process.resume(fork.run.id)).status is RunStatus.COMPLETED
     run = (await process.load("fork")).run
     expected = await committed(process.store.log, process.engine.sources, run)

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from onward.engine.control.requests import Resume, Start
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import Resume, StartRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import StoreFull
 from onward.machine.decide.owner_loss import LOSSES_MAX
 from onward.model.run import RunStatus
@@ -44,7 +44,7 @@ async def test_a_run_that_is_released_again_and_again_waits_longer_and_ends_as_a
 
     world = World(connect, "memory")
     process = await world.process(clock=clock, wrap=partial(FaultyStore, log=NearlyFull))
-    start = Start(run_id="run", on_owner_loss="requeue")
+    start = StartRequest(run_id="run", on_owner_loss="requeue")
     await process.engine.submit(process.pipeline(line("a")), start)
     waits_s = []
     for _ in range(LOSSES_MAX):
@@ -169,7 +169,7 @@ async def test_a_run_that_was_claimed_and_not_begun_is_given_back(world: World) 
     """Between the claim and the first step the caller is told what changed, and its terminal may be gone."""
     process = await world.process({"b": [RuntimeError("no network")]})
     nowhere = process.engine.sources.prepare(line("a", "b"), "gone.dot")
-    await process.engine.start(nowhere, Start(run_id="run"))
+    await process.engine.start(nowhere, StartRequest(run_id="run"))
     assert (await process.load()).run.status is RunStatus.FAILED
 
     def hang_up(notice: str) -> None:

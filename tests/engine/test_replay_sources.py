@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from onward.engine.engine import Fork, Resume, Start
-from onward.engine.log.terms import RequestTerms
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import ForkRequest, Resume, StartRequest
+from onward.engine.log import RequestTerms
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, StepNotFound
 from onward.model.events import PipelineChanged, RunForked
 from onward.model.result import Result
@@ -55,13 +55,13 @@ def remove(path: Path) -> None:
 async def finished(world: World, file: Path, script: Any = None) -> Process:
     """A process that has run the pipeline in the file to its end."""
     process = await world.process(script)
-    folded = await process.engine.start(process.engine.sources.read(str(file)), Start(run_id="run"))
+    folded = await process.engine.start(process.engine.sources.read(str(file)), StartRequest(run_id="run"))
     assert folded.run.is_final or folded.run.status is RunStatus.FAILED
     world.ledger.calls.clear()
     return process
 
 
-async def refusal(process: Process, fork: Fork) -> Refused:
+async def refusal(process: Process, fork: ForkRequest) -> Refused:
     """How the fork is refused; nothing is left of it."""
     with pytest.raises(Refused) as refused:
         await process.engine.fork("run", fork)
@@ -70,7 +70,7 @@ async def refusal(process: Process, fork: Fork) -> Refused:
     return refused.value
 
 
-async def replayed(process: Process, fork: Fork) -> Run:
+async def replayed(process: Process, fork: ForkRequest) -> Run:
     """The fork, executed until it stops."""
     made = await process.engine.fork("run", fork)
     return (await process.engine.resume(made.run.id, Resume(original=True))).run
@@ -78,7 +78,7 @@ async def replayed(process: Process, fork: Fork) -> Run:
 
 async def fork_seq(process: Process, step: str) -> int:
     """The checkpoint at which a fork before `step` begins."""
-    parent = (await process.engine.fork("run", Fork(from_step=step))).run.parent
+    parent = (await process.engine.fork("run", ForkRequest(from_step=step))).run.parent
     assert parent is not None
     return parent.seq
 
@@ -98,7 +98,7 @@ async def test_a_replay_of_an_edited_file_is_refused_with_both_hashes_and_what_c
     process = await finished(world, file)
     was = (await process.load()).run.pipeline_hash
     rewrite(file, EDITED)
-    refused = await refusal(process, Fork(await seq_after(process, "start", "a")))
+    refused = await refusal(process, ForkRequest(await seq_after(process, "start", "a")))
     is_now = process.engine.sources.read(str(file)).hash
     assert refused.details == {"was": was, "is": is_now, "changed": ["b"]}
     assert "replay with --accept-changes, or with --original" in str(refused)
@@ -108,7 +108,7 @@ async def test_an_accepted_change_is_in_the_log_of_the_fork_and_used(world: Worl
     process = await finished(world, file)
     before = await process.log()
     rewrite(file, line("a", "b", "d", "c"))
-    run = await replayed(process, Fork(from_step="b", accept_changes=True, by="ann"))
+    run = await replayed(process, ForkRequest(from_step="b", accept_changes=True, by="ann"))
     assert run.status is RunStatus.COMPLETED
     assert world.ledger.steps == ["b#1", "d#1", "c#1"]
     own = [event for event in await process.events(run.id) if isinstance(event, RunForked | PipelineChanged)]
@@ -126,7 +126,7 @@ async def test_an_accepted_change_is_in_the_log_of_the_fork_and_used(world: Worl
 async def test_a_replay_with_the_original_uses_the_stored_source(world: World, file: Path) -> None:
     process = await finished(world, file)
     rewrite(file, line("z"))
-    run = await replayed(process, Fork(1, original=True))
+    run = await replayed(process, ForkRequest(1, original=True))
     assert world.ledger.steps == ["a#1", "b#1", "c#1"]
     assert run.pipeline_hash == (await process.load()).run.pipeline_hash
 
@@ -137,7 +137,7 @@ async def test_a_replay_of_a_file_that_is_gone_uses_the_stored_source_and_says_s
     process = await finished(world, file)
     remove(file)
     told: list[str] = []
-    made = await process.engine.fork("run", Fork(1), tell=told.append)
+    made = await process.engine.fork("run", ForkRequest(1), tell=told.append)
     assert told == [f"{file} is gone; continuing with the source stored with the run."]
     assert made.run.pipeline_hash == (await process.load()).run.pipeline_hash
 
@@ -147,7 +147,7 @@ async def test_a_change_that_lacks_a_step_before_the_checkpoint_is_not_accepted(
 ) -> None:
     process = await finished(world, file)
     rewrite(file, line("b", "c"))
-    refused = await refusal(process, Fork(from_step="b", accept_changes=True))
+    refused = await refusal(process, ForkRequest(from_step="b", accept_changes=True))
     assert refused.details["missing"] == ["a"]
     assert "replay with --original" in str(refused)
 
@@ -158,7 +158,7 @@ async def test_a_change_may_lack_a_step_that_only_comes_after_the_checkpoint(
     """The fork has no step of it, whatever its parent has."""
     process = await finished(world, file)
     rewrite(file, line("a", "b"))
-    await replayed(process, Fork(from_step="b", accept_changes=True))
+    await replayed(process, ForkRequest(from_step="b", accept_changes=True))
     assert world.ledger.steps == ["b#1"]
 
 
@@ -168,7 +168,7 @@ async def test_a_changed_file_that_is_not_valid_is_refused_before_a_fork_exists(
     process = await finished(world, file)
     rewrite(file, line("a", "b", "c", b="type=nobody"))
     with pytest.raises(Exception, match="nobody"):
-        await process.engine.fork("run", Fork(1, accept_changes=True))
+        await process.engine.fork("run", ForkRequest(1, accept_changes=True))
     assert len(await process.store.runs.list(RunQuery())) == 1
 
 
@@ -176,7 +176,7 @@ async def test_a_fork_asked_again_under_its_key_gets_the_first_answer_whatever_b
     world: World, file: Path
 ) -> None:
     process = await finished(world, file)
-    fork = Fork(from_step="b", new_id="fork", terms=RequestTerms("key-1", b"one"))
+    fork = ForkRequest(from_step="b", new_id="fork", terms=RequestTerms("key-1", b"one"))
     first = await process.engine.fork("run", fork)
     rewrite(file, EDITED)
     again = await process.engine.fork("run", fork)
@@ -199,7 +199,7 @@ async def test_a_fork_before_a_failed_step_runs_it_again(world: World) -> None:
     process, fixed = await world.process({"b": [Result.fail("no")]}), await world.process()
     assert (await process.start(SOURCE)).status is RunStatus.FAILED
     world.ledger.calls.clear()
-    assert (await replayed(fixed, Fork(from_step="b"))).status is RunStatus.COMPLETED
+    assert (await replayed(fixed, ForkRequest(from_step="b"))).status is RunStatus.COMPLETED
     assert world.ledger.steps == ["b#1", "c#1"]
 
 
@@ -208,7 +208,7 @@ async def test_a_fork_before_a_step_of_a_branch_begins_where_it_has_not_run(worl
     assert (await process.start(FAN)).status is RunStatus.COMPLETED
     assert await fork_seq(process, "left") == await seq_after(process, "start", "before")
     world.ledger.calls.clear()
-    assert (await replayed(process, Fork(from_step="left2"))).status is RunStatus.COMPLETED
+    assert (await replayed(process, ForkRequest(from_step="left2"))).status is RunStatus.COMPLETED
     again = [step.rpartition("/")[2] for step in world.ledger.steps]
     assert "left2#1" in again
     assert "left#1" not in again
@@ -226,7 +226,7 @@ async def test_a_fork_before_the_step_that_comes_next_begins_at_the_end(world: W
     assert (await process.start(SOURCE, stop=stop)).status is RunStatus.PAUSED
     assert await fork_seq(process, "b") == await seq_after(process, "start", "a")
     with pytest.raises(StepNotFound, match=r"started no step 'c'; it has start#1, a#1"):
-        await process.engine.fork("run", Fork(from_step="c"))
+        await process.engine.fork("run", ForkRequest(from_step="c"))
 
 
 async def test_a_step_that_no_checkpoint_leads_to_is_refused(world: World) -> None:
@@ -235,7 +235,7 @@ async def test_a_step_that_no_checkpoint_leads_to_is_refused(world: World) -> No
     assert (await process.start(SOURCE)).status is RunStatus.FAILED
     await process.resume(from_node="c")
     with pytest.raises(InvalidInput, match="c#1 began because the run was resumed with --from"):
-        await process.engine.fork("run", Fork(from_step="c"))
+        await process.engine.fork("run", ForkRequest(from_step="c"))
 
 
 async def test_a_fork_that_names_no_place_is_told_the_checkpoints(world: World) -> None:
@@ -245,7 +245,7 @@ async def test_a_fork_that_names_no_place_is_told_the_checkpoints(world: World) 
     named = ["its start", "after start#1", "after a#1", "after b#1", "after c#1", "after exit#1"]
     told = ", ".join(f"{seq} ({what})" for seq, what in reversed(list(zip(seqs, named, strict=True))))
     with pytest.raises(InvalidInput) as refused:
-        await process.engine.fork("run", Fork())
+        await process.engine.fork("run", ForkRequest())
     assert str(refused.value) == (
         "say where the fork of run run begins: --from STEP, or --checkpoint SEQ; "
         f"it has the checkpoints {told}."
@@ -256,7 +256,7 @@ async def test_of_many_checkpoints_the_newest_are_named(world: World) -> None:
     process = await world.process()
     await process.start(line(*[f"n{number}" for number in range(20)]))
     with pytest.raises(InvalidInput) as refused:
-        await process.engine.fork("run", Fork())
+        await process.engine.fork("run", ForkRequest())
     assert str(refused.value).count("after ") == 10
     assert "`onward checkpoints run` lists them all" in str(refused.value)
 
@@ -265,4 +265,4 @@ async def test_a_checkpoint_and_a_step_contradict_each_other(world: World) -> No
     process = await world.process()
     await process.start(SOURCE)
     with pytest.raises(InvalidInput, match="contradict"):
-        await process.engine.fork("run", Fork(1, from_step="b"))
+        await process.engine.fork("run", ForkRequest(1, from_step="b"))

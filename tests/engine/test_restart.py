@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import RunNotFound
 from onward.handlers.port import StepContext
 from onward.model.events import Event

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from onward.engine.engine import Resume, Start
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import Resume, StartRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, UnknownHandler
 from onward.model.events import RunClaimed, RunResumed
 from onward.model.result import Result
@@ -118,7 +118,7 @@ async def test_a_running_run_with_a_dead_owner_counts_as_interrupted(world: Worl
 async def test_a_queued_run_is_simply_started(world: World) -> None:
     """H12."""
     process = await world.process()
-    await process.engine.submit(process.pipeline(line("a")), Start(run_id="run"))
+    await process.engine.submit(process.pipeline(line("a")), StartRequest(run_id="run"))
     assert (await process.resume()).status is RunStatus.COMPLETED
     assert "RunResumed" not in await process.kinds()
 

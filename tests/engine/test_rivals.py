@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from onward.engine.control.requests import Resume, Start
-from onward.engine.log.reader import Folded
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import Resume, StartRequest
+from onward.engine.log import Folded
+from onward.engine.stop import StopSwitch
 from onward.errors import Refused
 from onward.model.events import RunClaimed, RunResumed, SteeringGiven
 from onward.model.gate import Answer, GateDecided
@@ -211,7 +211,7 @@ async def test_of_two_workers_one_takes_the_run_that_is_due(world: World) -> Non
     processes = [await world.process() for _ in range(2)]
     for number in range(10):
         run_id = f"run-{number}"
-        begun = Start(run_id=run_id, on_owner_loss="requeue")
+        begun = StartRequest(run_id=run_id, on_owner_loss="requeue")
         await processes[0].engine.submit(processes[0].pipeline(line("a")), begun)
         taken = await asyncio.gather(*(process.engine.take(StopSwitch()) for process in processes))
         ((folded, drive),) = [one for one in taken if one is not None]

@@ -8,11 +8,10 @@ from functools import partial
 
 import pytest
 
-from onward.engine.engine import Resume, Start
-from onward.engine.log.reader import Folded
-from onward.engine.log.retry_store import RETRY_S
-from onward.engine.log.terms import RequestTerms
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import Resume, StartRequest
+from onward.engine.log import Folded, RequestTerms
+from onward.engine.persist import RETRY_S
+from onward.engine.stop import StopSwitch
 from onward.errors import (
     SchemaTooNew,
     StoreCorrupt,
@@ -207,7 +206,7 @@ async def test_a_start_asked_twice_under_one_append_id_makes_one_run(world: Worl
     H1.
     """
     process, other = await world.process(), await world.process()
-    pipeline, asked = process.pipeline(line("a", "b")), Start(run_id="run", terms=KEY)
+    pipeline, asked = process.pipeline(line("a", "b")), StartRequest(run_id="run", terms=KEY)
     first = await process.engine.start(pipeline, asked)
     before = await process.log()
     process.clock.advance(5)
@@ -223,7 +222,7 @@ async def test_a_start_that_is_being_driven_is_not_driven_again(world: World) ->
     """K21: the same request while the first one is still at work."""
     door = Doorway()
     process = await world.process({"a": [door]})
-    pipeline, asked = process.pipeline(line("a", "b")), Start(run_id="run", terms=KEY)
+    pipeline, asked = process.pipeline(line("a", "b")), StartRequest(run_id="run", terms=KEY)
     driving = asyncio.create_task(process.engine.start(pipeline, asked))
     await door.entered()
     process.clock.advance(5)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import Refused
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.engine.files.sync_group import SyncGroup, Write
+from onward.engine.files.run_files import SyncGroup, Write
 from tests.world import until
 
 CLOSED = 2**30  # no process has so many descriptors
@@ -72,7 +72,7 @@ async def test_the_next_batch_is_written_while_the_one_before_is_synced(
         assert may_end.wait(20), "the next batch waited for this sync"
 
     monkeypatch.setattr(os, "fsync", hang)
-    monkeypatch.setattr("onward.engine.files.sync_group.SLOW_S", 3_600)
+    monkeypatch.setattr("onward.engine.files.run_files.SLOW_S", 3_600)
     with ThreadPoolExecutor(2) as threads:
         group = SyncGroup(threads)
         synced = group.write([handing(opened(tmp_path / "first"))])
@@ -118,6 +118,6 @@ async def test_a_batch_that_ends_by_a_defect_tells_everyone_who_waits(
     def defect(files: object) -> None:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr("onward.engine.files.sync_group.sync_files", defect)
+    monkeypatch.setattr("onward.engine.files.run_files.sync_files", defect)
     with ThreadPoolExecutor(1) as threads, pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(SyncGroup(threads).write([handing(CLOSED)]), 10)

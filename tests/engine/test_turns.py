@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from onward.engine.log.turns import Turns
+from onward.engine.appender import Turns
 
 
 async def take(turns: Turns, name: str, seen: list[str], let_go: asyncio.Event) -> None:

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from onward.engine.engine import Fork, Start
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import ForkRequest, StartRequest
+from onward.engine.stop import StopSwitch
 from onward.handlers.port import StepContext
 from onward.machine.decide.owner_loss import LOSSES_MAX
 from onward.model.gate import Answer
@@ -96,9 +96,9 @@ CEILING = line("a").replace("digraph line {", "digraph ceiling { graph [max_runn
 async def queued(maker: Maker) -> None:
     process = await maker.process()
     for source, start in (
-        (ABC, Start(run_id="queued", priority=5, exclusive_key="chat-1")),
-        (CEILING, Start(run_id="queued-ceiling")),
-        (ABC, Start(run_id="queued-stuck")),
+        (ABC, StartRequest(run_id="queued", priority=5, exclusive_key="chat-1")),
+        (CEILING, StartRequest(run_id="queued-ceiling")),
+        (ABC, StartRequest(run_id="queued-stuck")),
     ):
         await process.engine.submit(process.pipeline(source), start)
     await process.store.measures.note_stuck("queued-stuck", "its claim failed")
@@ -200,7 +200,7 @@ async def paused(maker: Maker) -> None:
     process = await maker.process({"b": [_stopping(stop)]}, files=True)
     await process.start(ABC, "paused-signal", stop=stop)
     maker.expect("paused-signal", "resume", "completed", ["c#1"])
-    await process.engine.submit(process.pipeline(ABC), Start(run_id="paused-operator"))
+    await process.engine.submit(process.pipeline(ABC), StartRequest(run_id="paused-operator"))
     await process.engine.pause("paused-operator", by="ann")
     await process.engine.steer("paused-operator", "be brief", by="ann")
     maker.expect("paused-operator", "resume", "completed", ["a#1", "b#1", "c#1"])
@@ -258,9 +258,9 @@ async def forks(maker: Maker) -> None:
         point["seq"] for point in await process.checkpoints("completed") if point["next_node_id"] == "b"
     ]
     await process.engine.fork(
-        "completed", Fork(after_a, changes={"topic": "coffee"}, by="ann", new_id="fork")
+        "completed", ForkRequest(after_a, changes={"topic": "coffee"}, by="ann", new_id="fork")
     )
-    await process.engine.fork("completed", Fork(after_a, by="ann", new_id="fork-held"))
+    await process.engine.fork("completed", ForkRequest(after_a, by="ann", new_id="fork-held"))
     try:
         await process.resume("fork-held", original=True)
     except Died:
@@ -275,7 +275,7 @@ async def managed(maker: Maker) -> None:
     path = maker.write("parent.dot", PARENT)
     process = await maker.process({"b": [Died("here")]})
     try:
-        await process.engine.start(process.engine.sources.read(path), Start(run_id="manager"))
+        await process.engine.start(process.engine.sources.read(path), StartRequest(run_id="manager"))
     except Died:
         await maker.die(process)
     maker.expect("manager", "resume", "completed", ["b#1", "after#1"])
@@ -292,7 +292,7 @@ async def retrying(maker: Maker) -> None:
         await maker.die(process)
     maker.expect("retrying", "resume", "completed", ["b#1", "c#1"])
     process = await maker.process({"b": [Result.retry("busy")] * 3})
-    await process.engine.submit(process.pipeline(slow), Start(run_id="retry-scheduled", priority=9))
+    await process.engine.submit(process.pipeline(slow), StartRequest(run_id="retry-scheduled", priority=9))
     taken = await process.engine.take(StopSwitch())
     assert taken is not None
     assert taken[0].run.id == "retry-scheduled"
@@ -305,7 +305,7 @@ async def changed(maker: Maker) -> None:
     """Its definition was mended, and the finished step got its way on."""
     path = maker.write("nowhere.dot", NO_WAY)
     process = await maker.process({"b": [Died("here")]})
-    await process.engine.start(process.engine.sources.read(path), Start(run_id="changed"))
+    await process.engine.start(process.engine.sources.read(path), StartRequest(run_id="changed"))
     maker.write("nowhere.dot", NO_WAY.replace("context.flag=on", "outcome=success"))
     try:
         await process.resume("changed", accept_changes=True)

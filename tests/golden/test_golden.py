@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from tests.cli.shell import Shell
 from tests.world import Process, World
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from onward.engine.control.retention import Policy
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.model.values import CONCURRENCY, DURATION_S_MAX, EVENT, INTEGER_MAX, PRIORITY, WAIT, shown
 from onward.store.port.runs import RunQuery

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from onward.model.row import DeliveryState
-from onward.notify.backoff import AGE_S_MAX, TRIES_MAX, WAIT_S_MAX, attempted, is_too_late, wait_us
-from onward.notify.sender import Sent
+from onward.notify.courier import (
+    AGE_S_MAX,
+    TRIES_MAX,
+    WAIT_S_MAX,
+    SendResult,
+    attempted,
+    is_too_late,
+    wait_us,
+)
 from tests.notify.told import AT_US, delivery
 
 WAITING, DELIVERED, FAILED = DeliveryState
@@ -17,14 +24,19 @@ def test_the_pause_doubles_up_to_an_hour_and_chance_spreads_it() -> None:
 
 
 def test_what_arrived_is_not_tried_again() -> None:
-    assert attempted(delivery(), Sent(204), 0.5) == (DELIVERED, 204, "", None)
+    assert attempted(delivery(), SendResult(204), 0.5) == (DELIVERED, 204, "", None)
 
 
 def test_a_failure_waits_until_the_last_try_and_then_stands() -> None:
-    state, response, error, wait = attempted(delivery(tries=TRIES_MAX - 1), Sent(500, "HTTP 500"), 0.5)
+    state, response, error, wait = attempted(delivery(tries=TRIES_MAX - 1), SendResult(500, "HTTP 500"), 0.5)
     assert (state, response, error) == (WAITING, 500, "HTTP 500")
     assert wait is not None
-    assert attempted(delivery(tries=TRIES_MAX), Sent(500, "HTTP 500"), 0.5) == (FAILED, 500, "HTTP 500", None)
+    assert attempted(delivery(tries=TRIES_MAX), SendResult(500, "HTTP 500"), 0.5) == (
+        FAILED,
+        500,
+        "HTTP 500",
+        None,
+    )
 
 
 def test_one_whose_processes_kept_dying_is_given_up() -> None:

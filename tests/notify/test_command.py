@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from onward.notify.command import CommandSender
-from onward.notify.sender import Sent
+from onward.notify.courier import SendResult
+from onward.notify.senders import CommandSender
 from onward.process import SystemSpawn
 from tests.cli.shell import wait_until
 from tests.notify.told import delivery
@@ -28,7 +28,7 @@ async def test_a_command_gets_the_facts_and_only_the_variables_it_may_have(
     monkeypatch.setenv("PROVIDER_KEY", "hunter2")
     line = "cat > body.json; env > env.txt"
     told = delivery()
-    assert await sender(line if is_line else ("sh", "-c", line), tmp_path).send(told) == Sent(0)
+    assert await sender(line if is_line else ("sh", "-c", line), tmp_path).send(told) == SendResult(0)
     assert json.loads((tmp_path / "body.json").read_text()) == json.loads(told.body)
     environment = (tmp_path / "env.txt").read_text()
     for variable in ("DELIVERY_ID=abc", "NOTIFICATION=finished", "RUN_ID=run", "STATUS=completed"):
@@ -43,7 +43,7 @@ async def test_words_are_not_read_by_a_shell(tmp_path: Path) -> None:
 
 async def test_an_exit_code_is_not_delivered_and_says_why(tmp_path: Path) -> None:
     found = await sender("echo no such channel >&2; exit 3", tmp_path).send(delivery())
-    assert found == Sent(3, "exit code 3: no such channel")
+    assert found == SendResult(3, "exit code 3: no such channel")
 
 
 async def test_a_program_that_is_not_there_is_an_answer_and_not_an_error(tmp_path: Path) -> None:

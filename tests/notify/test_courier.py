@@ -11,9 +11,7 @@ import pytest
 
 from onward.errors import StoreUnavailable
 from onward.model.row import DeliveryState, NotificationKind
-from onward.notify.backoff import TRIES_MAX
-from onward.notify.courier import AT_ONCE_MAX, CUT_OFF, Courier
-from onward.notify.sender import Sent
+from onward.notify.courier import AT_ONCE_MAX, CUT_OFF, TRIES_MAX, Courier, SendResult
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.runs import Delivery, DeliveryQuery, Outbox
@@ -30,17 +28,17 @@ WAITING, DELIVERED, FAILED = DeliveryState
 class Recorder:
     """A receiver that answers from a list, and then well; or, if it `hangs`, never."""
 
-    def __init__(self, *answers: Sent | Exception, hangs: bool = False) -> None:
+    def __init__(self, *answers: SendResult | Exception, hangs: bool = False) -> None:
         self.answers, self.hangs = list(answers), hangs
         self.begun: list[Delivery] = []
         self.ended = 0
         self.is_closed = False
 
-    async def send(self, delivery: Delivery) -> Sent:
+    async def send(self, delivery: Delivery) -> SendResult:
         self.begun.append(delivery)
         if self.hangs:
             await asyncio.Event().wait()
-        answer = self.answers.pop(0) if self.answers else Sent(200)
+        answer = self.answers.pop(0) if self.answers else SendResult(200)
         self.ended += 1
         if isinstance(answer, Exception):
             raise answer
@@ -98,7 +96,7 @@ async def test_a_receiver_that_never_answers_delays_no_step(world: World) -> Non
 async def test_a_receiver_that_is_down_costs_a_run_no_append(world: World) -> None:
     """The log of a run is the same whether its notifications arrive or not."""
     kinds = {}
-    for name, recorder in (("well", Recorder()), ("down", Recorder(*[Sent(None, "refused")] * 99))):
+    for name, recorder in (("well", Recorder()), ("down", Recorder(*[SendResult(None, "refused")] * 99))):
         process = await world.process()
         post = Post(process.store, process.clock, recorder)
         async with post.courier.at_work():
@@ -110,7 +108,7 @@ async def test_a_receiver_that_is_down_costs_a_run_no_append(world: World) -> No
 
 async def test_a_notification_is_tried_later_each_time_until_it_is_given_up() -> None:
     clock, memory = database()
-    store, recorder = memory.connect(), Recorder(*[Sent(500, "HTTP 500")] * 99)
+    store, recorder = memory.connect(), Recorder(*[SendResult(500, "HTTP 500")] * 99)
     post = Post(store, clock, recorder)
     async with post.courier.at_work():
         await finished(store, "run")
@@ -240,7 +238,7 @@ async def test_neither_what_is_told_nor_what_is_answered_has_a_secret() -> None:
     """The answer is cut after that, so that half a secret is not kept either."""
     clock, memory = database()
     secret, mark = "value-of-a-secret", "[redacted KEY]"
-    store, recorder = memory.connect(), Recorder(Sent(403, f"HTTP 403: {'x' * 280} {secret} is wrong"))
+    store, recorder = memory.connect(), Recorder(SendResult(403, f"HTTP 403: {'x' * 280} {secret} is wrong"))
     async with Post(store, clock, recorder, Redactor({"KEY": secret})).courier.at_work():
         await finished(store, f"of-{secret}")
         await until(lambda: len(recorder.begun) == 2)

@@ -15,8 +15,8 @@ import pytest
 
 from onward.clock import SystemClock
 from onward.listener import listening
-from onward.notify.sender import Sent
-from onward.notify.url import UrlSender, key_of
+from onward.notify.courier import SendResult
+from onward.notify.senders import UrlSender, key_of
 from onward.threads import in_thread
 from tests.cli.shell import wait_until
 from tests.notify.receiver import Receiver, receiving
@@ -35,7 +35,7 @@ def sender(url: str, *, secret: bytes | None = None, timeout_s: float = 30.0) ->
 
 async def test_the_receiver_gets_the_facts_and_the_delivery_id(receiver: Receiver) -> None:
     told = delivery()
-    assert await sender(receiver.url).send(told) == Sent(204)
+    assert await sender(receiver.url).send(told) == SendResult(204)
     assert receiver.bodies == [json.loads(told.body)]
     (headers,) = receiver.headers
     assert (headers["webhook-id"], headers["content-type"]) == ("abc", "application/json")
@@ -86,7 +86,7 @@ async def test_a_receiver_that_never_answers_is_left_alone_when_the_time_is_over
     receiver.answer = late
     found = await sender(receiver.url, timeout_s=0.2).send(delivery())
     release.set()
-    assert found == Sent(None, "no answer within 0.2 s")
+    assert found == SendResult(None, "no answer within 0.2 s")
 
 
 @asynccontextmanager

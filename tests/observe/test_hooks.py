@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from onward.clock import SystemClock, SystemDice, SystemIds
-from onward.engine.control.requests import Start
+from onward.engine.control.requests import StartRequest
 from onward.engine.engine import Engine
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import LeaseLost, RunUnreadable, StoreUnavailable
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import Handler, StepContext
@@ -32,7 +32,7 @@ from onward.testing.drafts import Draft, claimed, created, held, step
 from onward.testing.faults import Fault, FaultyStore
 from onward.testing.handlers import Act, Doorway, Scripted
 from onward.testing.processes import Connect
-from onward.worker.worker import Worker
+from onward.worker import Worker
 from tests.world import line, until
 
 pytestmark = pytest.mark.anyio
@@ -63,7 +63,7 @@ class Watching:
 
     async def submit(self, source: str, run_id: str, **start: str) -> None:
         pipeline = self.engine.sources.prepare(source, "<test>")
-        await self.engine.submit(pipeline, Start(run_id=run_id, on_owner_loss="requeue"))
+        await self.engine.submit(pipeline, StartRequest(run_id=run_id, on_owner_loss="requeue"))
 
     def worker(self, *, until_idle: bool = False) -> Worker:
         return Worker(

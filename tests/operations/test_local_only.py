@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from onward.clock import SystemClock
-from onward.engine.control.interview import Interviewer, QueueInterviewer
+from onward.engine.control.requests import Interviewer, QueueInterviewer
 from onward.engine.control.retention import Collector
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, Refused
 from onward.operations.here import replies
 from onward.operations.here.database import check_installation, export_runs, import_runs, spool_of

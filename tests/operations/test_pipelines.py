@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from onward.engine.control.requests import Resume, Start
+from onward.engine.control.requests import Resume, StartRequest
 from onward.engine.control.retention import Collector, Policy
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, InvalidPipeline, PipelineNotFound, Refused
 from onward.model.events import RunCreated, StepStarted
 from onward.model.ids import Wanted
@@ -78,7 +78,7 @@ async def collected(process: Process) -> int:
 async def managed(process: Process, name: str) -> Run:
     """The child of a run of this name, when both have ended."""
     pipeline = await process.engine.registry.find(Wanted(name))
-    ended = await process.engine.start(pipeline, Start(run_id="run"))
+    ended = await process.engine.start(pipeline, StartRequest(run_id="run"))
     assert ended.run.status is RunStatus.COMPLETED, ended.run.detail
     (child,) = [
         event.child
@@ -387,7 +387,7 @@ async def test_a_registered_manager_never_takes_a_file_for_its_child(
     process = await memory.process()
     await add(process, MANAGER, "boss")
     ended = await process.engine.start(
-        await process.engine.registry.find(Wanted("boss")), Start(run_id="run")
+        await process.engine.registry.find(Wanted("boss")), StartRequest(run_id="run")
     )
     assert ended.run.status is RunStatus.FAILED
     assert "no pipeline is registered as 'child'" in ended.run.detail

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, RunNotFound
 from onward.model.gate import Verdict
 from onward.model.result import Result

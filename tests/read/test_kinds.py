@@ -80,7 +80,7 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
         *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "StepStarted"),
         "AttemptFailed AttemptInterrupted AttemptHeld HoldsLifted LimitWarned",
     ),
-    "engine.files.rebuild": _names(
+    "engine.files.receipts": _names(
         *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "AttemptInterrupted"),
         *(_CALLS, "AttemptHeld"),
     ),

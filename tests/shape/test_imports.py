@@ -122,7 +122,7 @@ LAYERS: dict[str, list[str]] = {
         "store.port",
     ],
     "carry": [
-        *("machine", "model", "errors", "clock", "version", "engine.log.write"),
+        *("machine", "model", "errors", "clock", "version", "engine.log"),
         *("store.port", "store.codec"),
     ],
     "worker": ["engine", "store.port", "model", "errors", "clock", "observe"],
@@ -149,13 +149,13 @@ LAYERS["cli.commands"] = ["cli", *(row for row in LAYERS["cli"] if row not in ("
 # Except where a command is itself the process that executes runs.
 EXECUTING: dict[str, list[str]] = {
     # Opens the engine of a run in the foreground: signals stop it, and somebody answers its gates.
-    "start.foreground": ["engine.loop.stop", "engine.control.interview"],
+    "start.foreground": ["engine.stop", "engine.control.requests"],
     # Answers gates at the terminal, until the process is asked to stop.
-    "decide.prompt": ["engine.loop.stop"],
+    "decide.prompt": ["engine.stop"],
     # Is the worker: it claims runs under its own name.
-    "start.workers": ["engine.engine", "engine.loop.stop", "store.owner"],
+    "start.workers": ["engine.engine", "engine.stop", "store.owner"],
     # Counts what a worker's engine and store do.
-    "operate.watching": ["engine.engine", "engine.loop.parts", "store.port.store", "store.owner"],
+    "operate.watching": ["engine.engine", "engine.appender", "store.port.store", "store.owner"],
 }
 for executing, parts in EXECUTING.items():
     LAYERS[f"cli.commands.{executing}"] = [*LAYERS["cli.commands"], *parts]
@@ -300,8 +300,8 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
         ("model.run", "import onward.engine"),
         ("model.run", "from onward import engine"),
         ("machine.plan.planner", "def f() -> None:\n    from onward.store.port.log import RunLog"),
-        ("engine.loop.run_loop", "from onward.store.sqlite.adapter import SqliteStore"),
-        ("engine.loop.run_loop", "from onward.handlers.agent import Agent"),
+        ("engine.loop", "from onward.store.sqlite.adapter import SqliteStore"),
+        ("engine.loop", "from onward.handlers.agent import Agent"),
         ("store.memory", "from ..machine import apply"),
         ("store.memory", "if TYPE_CHECKING:\n    from onward.machine.plan.planner import Action"),
         ("wiring", "from onward.testing import postgres"),
@@ -316,7 +316,7 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
         ("store.sqlite", "import psycopg"),
         ("store.postgres_pool", "import apsw"),
         ("store.sql", "from psycopg.rows import dict_row"),
-        ("engine.loop.run_loop", "import time"),
+        ("engine.loop", "import time"),
         ("agents.model", "from onward.agents.http import WireModel"),
         ("agents.models", "import aiohttp"),
         ("agents.providers", "from onward.store.port.log import RunLog"),
@@ -336,7 +336,7 @@ def test_a_forbidden_import_is_found(name: str, code: str) -> None:
         ("store.sqlite_lock", "import apsw\nfrom onward.errors import StoreFull"),
         ("store.postgres.pool", "from psycopg_pool import AsyncConnectionPool"),
         (
-            "engine.loop.run_loop",
+            "engine.loop",
             "from onward.store.port.log import RunLog\nfrom .attempt import run_attempt",
         ),
         ("clock", "import time, random, secrets, uuid"),

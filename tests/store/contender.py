@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from onward.clock import SystemClock
-from onward.engine.log.journal import Journal
-from onward.engine.log.reader import Folded
+from onward.engine.journal import Journal
+from onward.engine.log import Folded
 from onward.errors import Refused, StaleHistory
 from onward.machine.decide.requests import HolderView, decide_claim
 from onward.model.events import CancelRequested, Event, PauseRequested

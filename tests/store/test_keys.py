@@ -6,11 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from onward.engine.control.requests import Resume, Start
-from onward.engine.engine import Fork
-from onward.engine.log.reader import Folded
-from onward.engine.log.terms import RequestTerms
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import ForkRequest, Resume, StartRequest
+from onward.engine.log import Folded, RequestTerms
+from onward.engine.stop import StopSwitch
 from onward.errors import Refused
 from onward.store.codec import content_hash
 from tests.world import Process, World, line
@@ -32,9 +30,9 @@ REQUESTS: dict[str, Make] = {
     "steer": lambda process, terms: process.engine.steer("run", "be brief", terms=terms),
     "resume": lambda process, terms: process.engine.resume("run", Resume(terms=terms)),
     "queue": lambda process, terms: process.engine.resume("run", Resume(run=False, terms=terms)),
-    "fork": lambda process, terms: process.engine.fork("run", Fork(1, new_id="fork", terms=terms)),
+    "fork": lambda process, terms: process.engine.fork("run", ForkRequest(1, new_id="fork", terms=terms)),
     "submit": lambda process, terms: process.engine.submit(
-        process.pipeline(line("a")), Start(run_id="new", terms=terms)
+        process.pipeline(line("a")), StartRequest(run_id="new", terms=terms)
     ),
 }
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from onward.clock import SystemClock
-from onward.engine.log.retry_store import retry_store
+from onward.engine.persist import retry_store
 from onward.errors import (
     HistoryCorrupt,
     RunUnreadable,

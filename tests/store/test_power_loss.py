@@ -17,7 +17,7 @@ import apsw
 import pytest
 
 from onward.clock import SystemClock, SystemIds
-from onward.engine.log.journal import Journal
+from onward.engine.journal import Journal
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
 from onward.store.port.log import ORIGIN

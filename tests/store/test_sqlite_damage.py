@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from onward.clock import SystemClock
-from onward.engine.log.journal import Journal
+from onward.engine.journal import Journal
 from onward.errors import HistoryCorrupt, OnwardError, StoreCorrupt
 from onward.model.run import FOLD_VERSION, Run
 from onward.store.port.runs import RunQuery

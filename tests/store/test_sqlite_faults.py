@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from onward.clock import SystemClock, SystemIds
-from onward.engine.log.journal import Journal
+from onward.engine.journal import Journal
 from onward.errors import Refused, StoreError, StoreFull, StoreIO, StoreUnavailable
 from onward.model.run import FOLD_VERSION
 from onward.store.port.runs import RunQuery

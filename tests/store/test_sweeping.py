@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from onward.clock import SystemClock
-from onward.engine.log.journal import Journal
+from onward.engine.journal import Journal
 from onward.model.events import RunCompleted
 from onward.store.codec import VALUE_BYTES_MAX, content_hash
 from onward.store.port.retention import Kin

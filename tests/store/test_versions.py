@@ -14,8 +14,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from onward.engine.control.requests import Start
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import StartRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import SchemaInUse, SchemaTooNew
 from onward.model.events import RunClaimed
 from onward.model.run import FOLD_VERSION, RunStatus
@@ -24,7 +24,7 @@ from onward.store.port.store import Store
 from onward.store.queries import load_migrations
 from onward.testing.drafts import held, queued, stepped
 from onward.wiring import open_store
-from onward.worker.worker import Worker
+from onward.worker import Worker
 from tests.cli.shell import Shell
 from tests.store.test_migrations import WITHOUT_DUE, WITHOUT_QUERIES, Database, without_domains
 from tests.store.test_one_trip import BLOCKED, waits_for_a_lock
@@ -101,7 +101,7 @@ async def test_a_process_of_an_older_version_finishes_what_it_holds_and_takes_no
     """It is told once and ends, so that whoever looks after it starts the newer version."""
     process = await world.process()
     run = await held(process.store.store, "mine")
-    await process.engine.submit(process.pipeline(line("a")), Start(run_id="next"))
+    await process.engine.submit(process.pipeline(line("a")), StartRequest(run_id="next"))
     database.run(FROM_THE_FUTURE)
     await stepped(process.store.store, run)
     with pytest.raises(SchemaTooNew):

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from onward.chats.looking import runs_of
-from onward.engine.engine import Start
+from onward.chats.runs import runs_of
+from onward.engine.control.requests import StartRequest
 from onward.model.chat import facts_of
 from onward.model.events import AttemptInterrupted
 from onward.model.result import Result
@@ -63,7 +63,7 @@ async def test_the_most_recent_interrupted_run_is_found(world: World) -> None:
     await desk.process.engine.sweep()
     desk.process.clock.advance(5)
     start = desk.process.pipeline(SITE)
-    newer = (await desk.process.engine.submit(start, Start(run_id="newer", chat="talk"))).run
+    newer = (await desk.process.engine.submit(start, StartRequest(run_id="newer", chat="talk"))).run
     await desk.process.engine.pause(newer.id)
     assert (await shown(desk))["interrupted_run"] == "newer"
     await desk.process.engine.dismiss("newer")

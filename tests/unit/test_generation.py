@@ -20,7 +20,8 @@ import msgspec
 import pytest
 
 from onward.clock import SystemClock, SystemDice, SystemIds
-from onward.engine.engine import Engine, Start
+from onward.engine.control.requests import StartRequest
+from onward.engine.engine import Engine
 from onward.handlers.function import FunctionHandler
 from onward.testing.models.ledger import read_ledger
 from onward.testing.models.script import Reply, Rule, Script
@@ -83,7 +84,7 @@ async def _ask(db: str) -> None:
     engine = Engine(store, clock=SystemClock(), ids=SystemIds(), dice=SystemDice(), handlers=handlers)
     await engine.say("talk", ASKED)
     pipeline = engine.sources.prepare(line("plan", "draft"), "<page>")
-    await engine.submit(pipeline, Start(run_id="job", chat="talk", on_owner_loss="requeue"))
+    await engine.submit(pipeline, StartRequest(run_id="job", chat="talk", on_owner_loss="requeue"))
     await engine.close()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from onward.engine.control.requests import Start
+from onward.engine.control.requests import StartRequest
 from onward.errors import OnwardError, Refused
 from onward.machine.lifecycle import RUN
 from onward.model.events import RunClaimed, RunInterrupted, RunResumed
@@ -72,7 +72,7 @@ async def test_recover_blocked_restores_approval(world: World, caplog: pytest.Lo
 
 async def test_recover_pending_unchanged(world: World) -> None:
     process = await world.process()
-    await process.engine.submit(process.pipeline(line("a")), Start(run_id="run"))
+    await process.engine.submit(process.pipeline(line("a")), StartRequest(run_id="run"))
     before = await process.log()
     swept = await process.engine.recover()
     assert (swept.stopped, swept.requeued) == ((), ())

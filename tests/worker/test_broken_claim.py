@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from onward.clock import SystemClock
-from onward.engine.log.journal import Journal
-from onward.engine.log.reader import Folded
+from onward.engine.journal import Journal
+from onward.engine.log import Folded
 from onward.machine.decide.requests import HolderView, decide_claim
 from onward.model.events import Event
 from onward.store.port.log import TakeFilter

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from onward.chats.dispatch import Dispatcher
-from onward.chats.sending import Sending, Sent
+from onward.chats.dispatch import Dispatcher, Inbox, NewMessage
 from onward.clock import SystemClock, SystemIds
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import StoreUnavailable
 from onward.machine.plan.planner import DRAIN
 from onward.model.run import Run, RunStatus
 from onward.testing.handlers import Doorway
-from onward.worker.worker import Shift
+from onward.worker import Shift
 from tests.chats.desk import PLAIN, Desk
 from tests.worker.test_registration import until_so
 from tests.worker.test_worker import at_work, real, submitted, worker
@@ -36,9 +35,9 @@ def chats(process: Process) -> Dispatcher:
 
 async def stored(process: Process, *texts: str) -> None:
     """Messages whose sender died before it did anything about them."""
-    sending = Sending(process.store.intakes, process.engine.saying, process.clock, SystemIds())
+    sending = Inbox(process.store.intakes, process.engine.saying, process.clock, SystemIds())
     for text in texts:
-        await sending.put(Sent(chat="talk", text=text))
+        await sending.put(NewMessage(chat="talk", text=text))
 
 
 async def test_a_worker_takes_up_what_a_dead_sender_left_one_run_after_the_other(world: World) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from onward.engine.control.requests import Start
-from onward.engine.loop.stop import StopSwitch
-from onward.engine.managed.settings import stands_idle
+from onward.engine.child import stands_idle
+from onward.engine.control.requests import StartRequest
+from onward.engine.stop import StopSwitch
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.memory.adapter import MemoryDatabase
@@ -68,7 +68,7 @@ async def test_a_run_from_a_machine_with_another_clock_is_taken_at_once(
     world, _ = skewed
     submitter = await worker_of(world, {}, skew_s=skew_s)
     process = await worker_of(world, {}, skew_s=0)
-    await submitter.engine.submit(submitter.pipeline(line("a")), Start(run_id="run"))
+    await submitter.engine.submit(submitter.pipeline(line("a")), StartRequest(run_id="run"))
     assert await work(process) is RunStatus.COMPLETED
     assert await process.is_sound()
     run = (await process.load()).run
@@ -87,7 +87,7 @@ async def test_a_retry_that_another_clock_set_is_made_once_its_time_has_come(
     world, database = skewed
     first = await worker_of(world, {"a": [Result.retry("busy")] * 3}, skew_s=0)
     second = await worker_of(world, {}, skew_s=skew_s)
-    await first.engine.submit(first.pipeline(RETRIED), Start(run_id="run"))
+    await first.engine.submit(first.pipeline(RETRIED), StartRequest(run_id="run"))
     while len(world.ledger.attempts("a")) < 3:  # the third wait is at least nine seconds: it is handed back
         await work(first)
         database.advance(30 if len(world.ledger.attempts("a")) < 3 else 0)
@@ -107,7 +107,7 @@ async def test_a_manager_with_another_clock_drives_its_child_once_the_childs_tim
     world, database = skewed
     first = await worker_of(world, {"a": [Result.retry("busy")] * 3}, skew_s=0)
     manager = await worker_of(world, {}, skew_s=skew_s)
-    await first.engine.submit(first.pipeline(RETRIED), Start(run_id="run"))
+    await first.engine.submit(first.pipeline(RETRIED), StartRequest(run_id="run"))
     while len(world.ledger.attempts("a")) < 3:
         await work(first)
         database.advance(30 if len(world.ledger.attempts("a")) < 3 else 0)
@@ -124,7 +124,7 @@ async def test_a_deadline_that_another_clock_set_is_applied_once_it_has_come(
     world, database = skewed
     first = await worker_of(world, {}, skew_s=0)
     second = await worker_of(world, {}, skew_s=skew_s)
-    await first.engine.submit(first.pipeline(ASKED), Start(run_id="run"))
+    await first.engine.submit(first.pipeline(ASKED), StartRequest(run_id="run"))
     assert await work(first) is RunStatus.WAITING
     assert await work(second) is None, "its time has not come"
     database.advance(601)

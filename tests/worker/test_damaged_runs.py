@@ -10,9 +10,9 @@ import apsw
 import pytest
 
 from onward.clock import SystemClock, SystemDice, SystemIds
-from onward.engine.control.requests import Start
+from onward.engine.control.requests import StartRequest
 from onward.engine.engine import Engine
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import HistoryCorrupt
 from onward.model.run import RunStatus
 from onward.store.port.runs import RunQuery
@@ -53,7 +53,7 @@ async def test_a_worker_passes_over_a_due_run_whose_row_is_damaged(
     engine = engine_on(SqliteStore(str(path)))
     pipeline = engine.sources.prepare(line("a"), "<test>")
     for run_id in ("bad", "good"):
-        await engine.submit(pipeline, Start(run_id=run_id))
+        await engine.submit(pipeline, StartRequest(run_id=run_id))
     damage(path, "UPDATE run SET status = 'quiet' WHERE id = 'bad'")
     with caplog.at_level(logging.ERROR, "onward"):
         assert await taken_by(engine) == "good"
@@ -68,7 +68,7 @@ async def test_a_worker_passes_over_a_run_whose_row_does_not_say_what_it_needs(
     """As rows that an older version left when a run was moved: the queue is filtered by them."""
     path = tmp_path / "onward.db"
     engine = engine_on(SqliteStore(str(path)))
-    await engine.submit(engine.sources.prepare(line("a"), "<test>"), Start(run_id="good"))
+    await engine.submit(engine.sources.prepare(line("a"), "<test>"), StartRequest(run_id="good"))
     elsewhere = Engine(
         SqliteStore(str(path)),
         clock=SystemClock(),
@@ -77,7 +77,7 @@ async def test_a_worker_passes_over_a_run_whose_row_does_not_say_what_it_needs(
         handlers={"other": Scripted()},
     )
     pipeline = elsewhere.sources.prepare(line("a", a="type=other"), "<test>")
-    await elsewhere.submit(pipeline, Start(run_id="stale", priority=1))
+    await elsewhere.submit(pipeline, StartRequest(run_id="stale", priority=1))
     await elsewhere.close()
     damage(path, "UPDATE run SET needs = 'codergen' WHERE id = 'stale'")
     with caplog.at_level(logging.ERROR, "onward"):
@@ -95,7 +95,7 @@ async def test_a_run_that_cannot_be_driven_is_tried_once_and_its_log_does_not_gr
     path = tmp_path / "onward.db"
     store = SqliteStore(str(path))
     engine = engine_on(store)
-    start = Start(run_id="bad", on_owner_loss="requeue")
+    start = StartRequest(run_id="bad", on_owner_loss="requeue")
     await engine.submit(engine.sources.prepare(line("a"), "<test>"), start)
     db = apsw.Connection(str(path))
     db.execute("DELETE FROM blob")  # the pipeline's source among them
@@ -119,7 +119,7 @@ async def test_a_worker_passes_over_a_fork_whose_parents_log_is_damaged(tmp_path
     parent = await stepped(store, await held(store, "parent"))
     write, _ = fork(parent, "bad")
     await store.log.create(write, "made")
-    await engine.submit(engine.sources.prepare(line("a"), "<test>"), Start(run_id="good"))
+    await engine.submit(engine.sources.prepare(line("a"), "<test>"), StartRequest(run_id="good"))
     damage(path, "UPDATE event SET body = CAST(x'ff00' AS TEXT) WHERE run_id = 'parent' AND seq = 2")
     assert await taken_by(engine) == "good"
     await engine.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onward.clock import SystemClock
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.machine.plan.planner import DRAIN
 from onward.model.run import RunStatus
 from onward.operations.local.operations import LocalOperations
@@ -18,8 +18,7 @@ from onward.operations.requests import GetStats, ListRuns, ListWorkers, ShowRun,
 from onward.store.port.leases import Workers
 from onward.testing.faults import Around, FaultyStore
 from onward.testing.handlers import Doorway
-from onward.worker.registration import Registration
-from onward.worker.worker import Worker
+from onward.worker import Registration, Worker
 from tests.worker.test_worker import at_work, real, submitted, worker
 from tests.world import PATIENCE_S, Process, World, line, until
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from onward.engine.control.requests import Start
-from onward.engine.lease.queue import SKIPPED_S_MAX
-from onward.engine.log.terms import RequestTerms
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import StartRequest
+from onward.engine.log import RequestTerms
+from onward.engine.queue import SKIPPED_S_MAX
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, InvalidPipeline, StoreError, StoreIO
 from onward.model.events import RunQueued
 from onward.model.limits import NAME_CHARACTERS_MAX
@@ -31,7 +31,7 @@ LONG = "x" * (NAME_CHARACTERS_MAX + 1)
 
 async def submitted(process: Process, *run_ids: str) -> None:
     for run_id in run_ids:
-        await process.engine.submit(process.pipeline(line("a")), Start(run_id=run_id))
+        await process.engine.submit(process.pipeline(line("a")), StartRequest(run_id=run_id))
 
 
 async def taken_by(process: Process) -> str | None:
@@ -194,7 +194,7 @@ async def test_a_name_that_is_too_long_is_refused_at_the_door(world: World, what
     process = await world.process()
     source, start = NAMED[what]
     with pytest.raises((InvalidInput, InvalidPipeline)) as refusal:
-        await process.engine.submit(process.pipeline(source), Start(run_id="run", **start))
+        await process.engine.submit(process.pipeline(source), StartRequest(run_id="run", **start))
     assert "501 characters" in str(refusal.value)
     assert await process.store.runs.find("run") == []
     with pytest.raises((InvalidInput, InvalidPipeline)):

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from onward.clock import SystemClock
-from onward.engine.control.requests import Start
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import StartRequest
+from onward.engine.stop import StopSwitch
 from onward.errors import LeaseLost
 from onward.handlers.port import StepContext
 from onward.machine.plan.planner import DRAIN
@@ -22,7 +22,7 @@ from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Around, FaultyStore
 from onward.testing.handlers import Doorway
-from onward.worker.worker import Shift, Worker
+from onward.worker import Shift, Worker
 from tests.world import Process, Script, World, line, until
 
 
@@ -32,7 +32,7 @@ async def real(world: World, script: Script | None = None, **how: object) -> Pro
 
 
 async def submitted(process: Process, source: str, run_id: str, **start: object) -> None:
-    begun = Start(run_id=run_id, on_owner_loss="requeue", **start)  # type: ignore[arg-type]
+    begun = StartRequest(run_id=run_id, on_owner_loss="requeue", **start)  # type: ignore[arg-type]
     await process.engine.submit(process.pipeline(source), begun)
 
 

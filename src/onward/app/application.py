@@ -7,11 +7,10 @@ from typing import Any
 
 from onward.app.queue import AppWithQueue, simulation_of
 from onward.config import tool_variables
-from onward.engine.control.interview import Interviewer
-from onward.engine.control.sources import read_source
-from onward.engine.engine import Fork, Resume, Start
-from onward.engine.log.reader import Folded
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import ForkRequest, Interviewer, Resume, StartRequest
+from onward.engine.log import Folded
+from onward.engine.sources import read_source
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.model.gate import Answer
 from onward.model.run import Run
@@ -60,7 +59,7 @@ class Onward(AppWithQueue):
         engine, stop = await self.engine(), stop or StopSwitch()
         interviewer = self._interviewer(answers)
         prepared = await self._prepared(pipeline)
-        start = Start(
+        start = StartRequest(
             inputs=inputs or {},
             run_id=run_id,
             simulation=simulation_of(simulate, real_tools),
@@ -120,7 +119,7 @@ class Onward(AppWithQueue):
         original, new_id, …). The run itself is not changed.
         """
         engine = await self.engine()
-        forked = await engine.fork(run_id, Fork(checkpoint, changes=changes or {}, **how))
+        forked = await engine.fork(run_id, ForkRequest(checkpoint, changes=changes or {}, **how))
         return (await engine.resume(forked.run.id, Resume(original=True))).run
 
     async def pause(self, run_id: str, *, after: str = "step") -> Run:

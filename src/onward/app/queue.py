@@ -12,8 +12,8 @@ import msgspec
 from onward.app.store import AppWithPipelines
 from onward.chats.dispatch import Dispatcher
 from onward.clock import SystemClock
-from onward.engine.control.requests import Start
-from onward.engine.loop.stop import GRACE_S
+from onward.engine.control.requests import StartRequest
+from onward.engine.stop import GRACE_S
 from onward.errors import InvalidInput, OnwardError, RefusedInList
 from onward.model.context import check_given
 from onward.model.run import Run, RunStatus, Simulation
@@ -28,7 +28,7 @@ from onward.operations.replies.runs import RunList
 from onward.operations.replies.steps import EventShown
 from onward.operations.requests import ListRuns, ReadEvents, ReadMessages, SendMessage, SubmitRun
 from onward.pipeline.build import Pipeline
-from onward.worker.embedded import EmbeddedWorker
+from onward.worker import EmbeddedWorker
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ class AppWithQueue(AppWithPipelines):
         transaction. If the database fails halfway, those with a key can be submitted again.
         """
         engine, prepared = await self.engine(), await self._prepared(pipeline)
-        asked: builtins.list[tuple[Pipeline, Start]] = []
+        asked: builtins.list[tuple[Pipeline, StartRequest]] = []
         source = _source(pipeline, prepared)
         for number, given in enumerate(runs):
             one = given if isinstance(given, Submission) else Submission(inputs=given)

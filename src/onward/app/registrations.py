@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 import msgspec
 
 from onward.config import own_environment
-from onward.engine.control.interview import AutoApprove, CallbackInterviewer, Interviewer
+from onward.engine.control.requests import AutoApprove, CallbackInterviewer, Interviewer
 from onward.errors import InvalidInput
 from onward.handlers.function import (
     ANSWER_BYTES_MAX,

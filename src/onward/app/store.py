@@ -14,9 +14,9 @@ from onward.app.registrations import AppRegistrations
 from onward.chats.settings import DEFAULT_CHATS, ChatSettings
 from onward.clock import SystemClock
 from onward.config import file_mode, load_settings, own_redactor
+from onward.engine.appender import Observer
+from onward.engine.definitions import Around
 from onward.engine.engine import Engine, ignore
-from onward.engine.loop.parts import Observer
-from onward.engine.loop.serving import Around
 from onward.handlers.function import find_culprit
 from onward.handlers.port import Handler
 from onward.handlers.room import ShowLine

@@ -31,7 +31,7 @@ from onward.carry.format import (
     unreadable,
 )
 from onward.clock import Clock
-from onward.engine.log.write import applied
+from onward.engine.log import applied
 from onward.errors import HistoryCorrupt, InvalidInput, Refused
 from onward.machine.decide.owner_loss import decide_arrival, decide_held_back
 from onward.machine.fold.apply import apply

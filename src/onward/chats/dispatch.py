@@ -1,6 +1,9 @@
-"""Taking messages up: look at the chat, decide, do it, and note what became of the message.
+"""Messages of chats: stored once, then taken up.
 
-Any process may do this at any time, also two at once: see the docstring of the package.
+A message is stored with what it asks for before anything is done about it. Taking it up is: look at the
+chat, decide, do it, and note what became of the message. Any process may do this at any time, also two at
+once: see the docstring of the package. One that could not be dealt with is tried again later, and after each
+failure later still.
 """
 
 from __future__ import annotations
@@ -15,30 +18,36 @@ from msgspec.structs import replace
 from onward.chats.decide import (
     STOPPED,
     Action,
-    AnswerGate,
+    AnswerAtGate,
     AskFirst,
+    AwaitRun,
     ChatRun,
+    Checked,
     Nothing,
-    ResumeRun,
-    Said,
+    ResumeStopped,
+    SeenMessage,
     ShowGate,
     StartAnew,
     StartRun,
     Steer,
     Supersede,
-    Wait,
+    anew_words,
+    ask_words,
     decide,
+    doubt_words,
+    plan_words,
+    precheck,
+    scopes_checked,
+    stop_words,
 )
-from onward.chats.failures import Failures
-from onward.chats.looking import ChatSeen, Looking, is_work_of_chat
-from onward.chats.prechecks import Checked, precheck, scopes_checked
-from onward.chats.sending import Sending, Sent
+from onward.chats.runs import ChatSeen, Looking, RunStarting, is_work_of_chat
 from onward.chats.settings import DEFAULT_CHATS, ChatSettings
-from onward.chats.starting import RunStarting
-from onward.chats.words import anew_words, ask_words, doubt_words, plan_words, stop_words
 from onward.clock import Clock, Ids, SystemIds
-from onward.engine.engine import Engine, Resume
-from onward.engine.log.terms import RequestTerms
+from onward.engine.control.requests import Resume
+from onward.engine.engine import Engine
+from onward.engine.log import RequestTerms
+from onward.engine.messages import Saying, check_said
+from onward.engine.persist import retry_store
 from onward.errors import OnwardError, Refused, RunNotFound, StoreError
 from onward.machine.lifecycle import SUPERSEDED
 from onward.model.chat import (
@@ -47,13 +56,147 @@ from onward.model.chat import (
     IntakeOutcome,
     IntakeState,
     MessageReading,
+    Wish,
     answer_to,
+    keyed_message_id,
     read_reading,
     text_of,
     write_reading,
 )
 from onward.model.gate import Answer
+from onward.model.ids import read_wanted
+from onward.model.limits import check_name, check_path, check_scoped
 from onward.model.run import Run, RunStatus
+from onward.store.codec import content_hash
+from onward.store.port.messages import Intakes
+
+
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message, and what is said about it. Under the same `key` of the same sender it is sent once.
+
+    `project`, `pipeline` and `workdir` are those of the run that it may start.
+    """
+
+    chat: str
+    text: str
+    by: str = "user"
+    key: str | None = None
+    wish: Wish = Wish.NONE
+    project: str | None = None
+    pipeline: str | None = None
+    workdir: str | None = None
+
+
+class Inbox(msgspec.Struct, frozen=True):
+    """Stores messages with what they ask for."""
+
+    intakes: Intakes
+    saying: Saying
+    clock: Clock
+    ids: Ids
+
+    async def put(self, sent: NewMessage) -> tuple[Intake, bool]:
+        """Store a message; when this returns, it is durable. Says also whether it was sent before."""
+        _check(sent)
+        id = self.ids.unique() if sent.key is None else keyed_message_id(sent.by, sent.key)
+        message, content = self.saying.message(sent.chat, sent.text, id=id)
+        intake = Intake(
+            n=0,
+            message=id,
+            chat=sent.chat,
+            body_hash=_hash(sent),
+            said_by=sent.by,
+            wish=sent.wish,
+            project=sent.project or "",
+            pipeline=sent.pipeline or "",
+            workdir=sent.workdir or "",
+            state=IntakeState.PENDING,
+            behind="",
+            outcome=None,
+            run_id="",
+            reading="",
+            notice="",
+            at_us=message.begun_at_us,
+            done_at_us=None,
+        )
+        before = None if sent.key is None else await self.intakes.find(id)
+        if before is not None:
+            return _same(before, intake, sent.key), True
+        await self._check_project(sent)
+        stored = await retry_store(self.clock, lambda: self.intakes.put(message, content, intake))
+        return _same(stored, intake, sent.key), False
+
+    async def _check_project(self, sent: NewMessage) -> None:
+        """A project is a set of chats: whoever spends in a chat spends in its project."""
+        chat = None if sent.project is None else await self.intakes.find_chat(sent.chat)
+        if chat is not None and chat.project not in ("", sent.project):
+            raise Refused(
+                "other_project",
+                f"chat {sent.chat} belongs to project {chat.project}, not to {sent.project}; leave the "
+                "project out, or say it in another chat.",
+                details={"chat": sent.chat, "project": chat.project},
+            )
+
+
+def _same(stored: Intake, intake: Intake, key: str | None) -> Intake:
+    """What is stored, if it is this message."""
+    if stored.body_hash != intake.body_hash:
+        raise Refused(
+            "key_reused",
+            f"the key {key!r} was used for another message, in chat {stored.chat}; send that "
+            "message unchanged, or choose a new key.",
+            details={"chat": stored.chat, "key": key},
+        )
+    return stored
+
+
+def _check(sent: NewMessage) -> None:
+    check_said(sent.chat, sent.text)
+    check_name("the sender", sent.by)
+    check_name("the key", sent.key or "")
+    check_scoped("the project", sent.project)
+    check_path("the directory", sent.workdir)
+    if sent.pipeline is not None:
+        read_wanted(sent.pipeline)
+
+
+def _hash(sent: NewMessage) -> str:
+    """What a key stands for. Where the work is to be done is not part of it: whoever sends a message again
+    may be elsewhere."""
+    asked = {
+        name: value for name, value in msgspec.structs.asdict(sent).items() if name not in ("key", "workdir")
+    }
+    return content_hash(msgspec.json.encode(asked, order="sorted"))
+
+
+WAIT_S_FIRST, WAIT_S_MAX = 1.0, 300.0
+REMEMBERED_MAX = 10_000
+
+
+class Failures(msgspec.Struct):
+    """What this process tried in vain. Others try for themselves."""
+
+    _waits: dict[str, tuple[float, float]] = msgspec.field(default_factory=dict)
+    """By message: from when on it may be tried, and how long that was put off."""
+
+    def may_try(self, message: str, now_s: float) -> bool:
+        """Whether a message may be tried now."""
+        until_s, _ = self._waits.get(message, (now_s, 0.0))
+        return now_s >= until_s
+
+    def note(self, message: str, now_s: float) -> float:
+        """It failed; says for how long it is put off."""
+        _, before_s = self._waits.get(message, (0.0, 0.0))
+        wait_s = min(2 * before_s, WAIT_S_MAX) or WAIT_S_FIRST
+        if len(self._waits) >= REMEMBERED_MAX:
+            self._waits.clear()
+        self._waits[message] = now_s + wait_s, wait_s
+        return wait_s
+
+    def forget(self, message: str) -> None:
+        """It was dealt with."""
+        self._waits.pop(message, None)
+
 
 log = logging.getLogger("onward.chats")
 LOOKS_MAX = 50
@@ -74,12 +217,12 @@ class Dispatcher(msgspec.Struct, frozen=True):
     ids: Ids = SystemIds()
     failures: Failures = msgspec.field(default_factory=Failures)
 
-    async def send(self, sent: Sent) -> tuple[Intake, bool]:
+    async def send(self, sent: NewMessage) -> tuple[Intake, bool]:
         """Store a message, and do what follows from it; says also whether it was sent before.
 
         The message is durable before anything else happens: what fails after that is done by a worker.
         """
-        sending = Sending(self.engine.store.intakes, self.engine.saying, self.clock, self.ids)
+        sending = Inbox(self.engine.store.intakes, self.engine.saying, self.clock, self.ids)
         intake, is_repeat = await sending.put(sent)
         if intake.state is not IntakeState.DONE:
             await self.take_up(chat=intake.chat, upto=intake.n)
@@ -164,14 +307,14 @@ class Dispatcher(msgspec.Struct, frozen=True):
             await self._dispatch(seen.starting.message)  # whoever began it may be gone
             return False
         text = text_of(await self.engine.store.messages.content(intake.message) or ())
-        said = Said(text, intake.wish, has_waited=bool(intake.behind), instead_of=reading.instead_of)
+        said = SeenMessage(text, intake.wish, has_waited=bool(intake.behind), instead_of=reading.instead_of)
         return await self._do(decide(seen.runs, said), intake, seen)
 
     async def _do(self, action: Action, intake: Intake, seen: ChatSeen) -> bool:
         match action:
             case StartRun():
                 return await self._start(intake, seen)
-            case ResumeRun(run):
+            case ResumeStopped(run):
                 await self._check_limits(intake, seen)
                 await self._tell_last_stop(run)
                 return await self._note_act(intake, "resume", run)
@@ -190,9 +333,9 @@ class Dispatcher(msgspec.Struct, frozen=True):
                 return False
             case Steer(run):
                 return await self._note_act(intake, "steer", run)
-            case AnswerGate(run, gate):
+            case AnswerAtGate(run, gate):
                 return await self._note_act(intake, "answer", run, gate.gate)
-            case Wait(run):
+            case AwaitRun(run):
                 is_noted = await self._note(intake, read_reading(intake.reading), behind=run.id)
                 return is_noted and not await self._is_free(intake)
             case ShowGate(run):

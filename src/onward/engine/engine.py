@@ -7,36 +7,26 @@ from functools import partial
 from typing import Any
 
 from onward.clock import Clock, Dice, Ids
-from onward.engine.calls.waiting import WaitingCalls
-from onward.engine.control.answer import Answering
-from onward.engine.control.create import Creating
-from onward.engine.control.fork import Forking
-from onward.engine.control.holder_requests import HolderRequests
+from onward.engine.appender import EngineParts, Observer, WaitingCalls
+from onward.engine.claims import Claims
+from onward.engine.control.create import Creating, Submitting
+from onward.engine.control.intervene import Answering, HolderRequests
 from onward.engine.control.limits import LimitChanges, has_room
-from onward.engine.control.requests import Fork, Resume, Start
-from onward.engine.control.resume import Resuming
-from onward.engine.control.sources import Sources
-from onward.engine.control.start import Starting
-from onward.engine.control.submit import Submitting
+from onward.engine.control.start import Forking, Resuming, Starting
+from onward.engine.definitions import Around, Serving
+from onward.engine.effects import AtMostOnce, Once
 from onward.engine.files.receipts import StepReceipts
+from onward.engine.files.rooms import Rooms
 from onward.engine.files.run_files import RunFiles
 from onward.engine.files.workspaces import Workspaces
-from onward.engine.lease.claims import Claims
-from onward.engine.lease.keeper import LeaseKeeper
-from onward.engine.lease.queue import Taking
-from onward.engine.lease.sweep import Sweeper
-from onward.engine.log.journal import Journal
-from onward.engine.loop.parts import EngineParts, Observer
-from onward.engine.loop.runner import Runner
-from onward.engine.loop.serving import Around, Serving
-from onward.engine.managed.oversee import Overseer
-from onward.engine.messages.flusher import Flusher
-from onward.engine.messages.saying import Saying
-from onward.engine.messages.tidying import MessageTidying
-from onward.engine.registry.pipelines import Registry
-from onward.engine.step.effects import AtMostOnce, Once
-from onward.engine.step.leftovers import Leftovers
-from onward.engine.step.rooms import Rooms
+from onward.engine.journal import Journal
+from onward.engine.lease import LeaseKeeper
+from onward.engine.leftovers import Leftovers
+from onward.engine.loop import Runner
+from onward.engine.messages import Flusher, MessageTidying, Saying
+from onward.engine.overseer import Overseer
+from onward.engine.queue import RunQueue, Sweeper
+from onward.engine.sources import Registry, Sources
 from onward.handlers.port import Handler
 from onward.handlers.room import ShowLine
 from onward.machine.definition import Definition
@@ -48,8 +38,6 @@ from onward.pipeline.rules.check import RULES, Rule
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.store import Store
 from onward.workspace.port import Trees
-
-__all__ = ["Engine", "Fork", "Resume", "Start", "ignore"]
 
 
 def ignore(run: Run, events: Sequence[Event]) -> None:
@@ -142,7 +130,7 @@ class Engine:
         answering = Answering(journal, claims, clock, runner)
         self.answer, self.attend, self.ask = answering.answer, answering.attend, answering.ask
         self.fork = Forking(store.log, journal, clock, ids, serving, self.sources, workspaces).fork
-        taking = Taking(store.measures, journal, claims, clock, handlers, runner.run_from_queue)
+        taking = RunQueue(store.measures, journal, claims, clock, handlers, runner.run_from_queue)
         self.take, self.unserved = taking.take, taking.unserved
         self._sweeper = Sweeper(
             store.runs, store.gates, store.workers, claims, MessageTidying(store.messages, clock)

@@ -2,6 +2,8 @@
 
 A courier never holds up a run: it has its own tasks, and whatever goes wrong is recorded or told, never
 raised. What it does not deliver before its process ends is left in the outbox, for the next one.
+
+When a try is made again, and when no more, is a pure function of what came of it and a roll of the dice.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -19,10 +22,70 @@ from onward.machine.fold.rows import tells
 from onward.model.events import Event
 from onward.model.row import DeliveryState, NotificationKind
 from onward.model.run import Run
-from onward.notify.backoff import attempted, is_too_late
-from onward.notify.sender import Sender, Sent, one_line
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.runs import Attempted, Delivery, Outbox
+
+ERROR_CHARACTERS_MAX = 300
+
+
+class SendResult(NamedTuple):
+    """How a try ended: it was delivered if `error` is empty. `response` is an HTTP status or an exit code.
+
+    `error` may be long: it is redacted as a whole before it is cut.
+    """
+
+    response: int | None
+    error: str = ""
+
+
+class Sender(Protocol):
+    """Delivers notifications."""
+
+    async def send(self, delivery: Delivery) -> SendResult:
+        """Try once, within the time limit. Whatever goes wrong outside is in the answer, and nothing is
+        raised."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what sending needs."""
+        ...
+
+
+def one_line(text: str) -> str:
+    """What a receiver said, short enough for a list."""
+    return " ".join(text.split())[:ERROR_CHARACTERS_MAX]
+
+
+TRIES_MAX = 12
+FIRST_WAIT_S, WAIT_S_MAX = 5.0, 3_600.0
+AGE_S_MAX = 3 * 86_400
+"""Tries take up to about two and a half hours. One that nobody made for days would tell old news."""
+
+
+def attempted(claimed: Delivery, sent: SendResult, roll: float) -> Attempted:
+    """What to record of a try."""
+    if not sent.error:
+        return Attempted(DeliveryState.DELIVERED, sent.response)
+    if claimed.tries >= TRIES_MAX:
+        return Attempted(DeliveryState.FAILED, sent.response, sent.error)
+    return Attempted(DeliveryState.WAITING, sent.response, sent.error, wait_us(claimed.tries, roll))
+
+
+def wait_us(tries: int, roll: float) -> int:
+    """The pause after so many tries: twice as long each time, and between half of that and all of it."""
+    whole_s = min(FIRST_WAIT_S * 2 ** (tries - 1), WAIT_S_MAX)
+    return int(whole_s * (0.5 + roll / 2) * 1_000_000)
+
+
+def is_too_late(claimed: Delivery, now_us: int) -> Attempted | None:
+    """What to record instead of a try that comes too late; None if it does not."""
+    if claimed.tries > TRIES_MAX:  # its processes died over it
+        error = claimed.error or "the process that delivered it died"
+        return Attempted(DeliveryState.FAILED, claimed.response, error)
+    if claimed.tries == 1 and now_us - claimed.created_at_us > AGE_S_MAX * 1_000_000:
+        return Attempted(DeliveryState.FAILED, None, f"nobody delivered it for {AGE_S_MAX // 86_400} days")
+    return None
+
 
 SUBSCRIBER = "notify"
 AT_ONCE_MAX = 4
@@ -141,12 +204,12 @@ class Courier:
                 f"`onward notifications --retry {delivery.id}` tries again"
             )
 
-    async def _sent(self, delivery: Delivery) -> Sent:
+    async def _sent(self, delivery: Delivery) -> SendResult:
         try:
             sent = await self._sender.send(self._without_secrets(delivery))
         except Exception as error:  # of any kind: a defect here must not reach a run
-            sent = Sent(None, f"{type(error).__name__}: {error}")
-        return Sent(sent.response, one_line(self._redactor.redact(sent.error)))
+            sent = SendResult(None, f"{type(error).__name__}: {error}")
+        return SendResult(sent.response, one_line(self._redactor.redact(sent.error)))
 
     def _without_secrets(self, delivery: Delivery) -> Delivery:
         """What is told comes from events, and was redacted, but for what is in the pipeline itself: its

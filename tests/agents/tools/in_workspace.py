@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from onward.agents.tools.commands import SearchTool
 from onward.agents.tools.files import file_tools
 from onward.agents.tools.port import AgentTool, ToolAnswer, ToolRefused, ToolRules, ToolUse
-from onward.engine.log.write import applied
+from onward.engine.log import applied
 from onward.handlers.port import StepContext
 from onward.handlers.room import AttemptOutput, Room
 from onward.model.events import RunClaimed, RunCreated, StepStarted

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from onward.agents.tools.port import AgentTool, ToolAnswer, ToolUse
 from onward.clock import Clock
-from onward.engine.log.write import applied
+from onward.engine.log import applied
 from onward.handlers.port import StepContext
 from onward.handlers.room import Room
 from onward.model.events import RunClaimed, RunCreated, StepStarted

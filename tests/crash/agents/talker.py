@@ -18,7 +18,8 @@ from onward.agents.models import Models
 from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
 from onward.clock import SystemClock, SystemDice, SystemIds
-from onward.engine.engine import Engine, Resume, Start
+from onward.engine.control.requests import Resume, StartRequest
+from onward.engine.engine import Engine
 from onward.errors import RunNotFound
 from onward.machine.decide.calls import calls_in_doubt, is_in_doubt
 from onward.model.call import call_key
@@ -101,7 +102,7 @@ async def _live(db: str, url: str, run_id: str, source: str, uses: Path, points:
     try:
         run = (await engine.journal.load(run_id)).run
     except RunNotFound:
-        start = Start(run_id=run_id, chat=CHAT, project=PROJECT, workdir=str(ledger.workspace))
+        start = StartRequest(run_id=run_id, chat=CHAT, project=PROJECT, workdir=str(ledger.workspace))
         run = (await engine.start(engine.sources.prepare(source, "<crash>"), start)).run
     while not run.is_final:
         run = await _continued(engine, run, ledger, server, points)

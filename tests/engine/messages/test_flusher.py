@@ -9,9 +9,16 @@ from functools import partial
 
 import pytest
 
-from onward.engine.messages.flusher import TICK_S, Flusher
-from onward.engine.messages.stream import BEHIND_BYTES, FLUSH_BYTES, MessageStream
-from onward.engine.messages.tidying import EVERY_S, KEPT_S, MessageTidying
+from onward.engine.messages import (
+    BEHIND_BYTES,
+    EVERY_S,
+    FLUSH_BYTES,
+    KEPT_S,
+    TICK_S,
+    Flusher,
+    MessageStream,
+    MessageTidying,
+)
 from onward.errors import StoreCorrupt, StoreUnavailable
 from onward.model.call import Streamed
 from onward.model.chat import ChunkKind, chat_of_run, message_id

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from onward.app import Onward
     from onward.cli.options import Common
-    from onward.engine.control.sources import Sources
+    from onward.engine.sources import Sources
     from onward.store.port.store import Store
 
 
 def sources_of(app: Onward, store: Store) -> Sources:
     """Where the definitions of stored runs come from, prepared as this app prepares them."""
-    from onward.engine.control.sources import Sources
+    from onward.engine.sources import Sources
     from onward.pipeline.graph import BUILT_IN_TYPES
 
     return Sources(store.blobs, app.transforms, {*app.handlers, *BUILT_IN_TYPES}, app.rules)

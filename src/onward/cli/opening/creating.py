@@ -13,7 +13,7 @@ from onward.config import Settings, load_settings, redactor_of
 if TYPE_CHECKING:
     from onward.app import Onward
     from onward.cli.options import Common
-    from onward.engine.registry.pipelines import Registry
+    from onward.engine.sources import Registry
     from onward.operations.local.database import LocalPipelines
     from onward.operations.local.submit import LocalSubmit
 
@@ -52,8 +52,7 @@ async def pipelines_of(common: Common, *, makes: bool = False) -> AsyncIterator[
 @asynccontextmanager
 async def _registry(settings: Settings, app: Onward | None, *, makes: bool) -> AsyncIterator[Registry]:
     """Where definitions come from; without an app, those with the built-in node types."""
-    from onward.engine.control.sources import Sources
-    from onward.engine.registry.pipelines import Registry
+    from onward.engine.sources import Registry, Sources
     from onward.pipeline.graph import BUILT_IN_TYPES
     from onward.pipeline.rules.check import RULES, secret_rule
 

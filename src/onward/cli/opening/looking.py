@@ -14,7 +14,7 @@ from onward.config import tool_environment
 if TYPE_CHECKING:
     from onward.app import Onward
     from onward.cli.options import Common
-    from onward.engine.step.leftovers import Leftovers
+    from onward.engine.leftovers import Leftovers
     from onward.operations.here.directories import RunDirectories, RunLogs
     from onward.operations.local.chats import LocalMessages
     from onward.operations.local.lists import LocalLists, LocalNotifications
@@ -49,7 +49,7 @@ async def look_of(common: Common) -> AsyncIterator[LocalLook]:
 
 def _leftovers(store: Store, app: Onward) -> Leftovers:
     """Looks for what steps left where a resume by the same command line would."""
-    from onward.engine.step.leftovers import Leftovers
+    from onward.engine.leftovers import Leftovers
     from onward.receipts.run_directory import Homes
     from onward.wiring import own_paths
     from onward.workspace.trees import GitTrees

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onward.cli.options import Common
     from onward.cli.print.output import Output
     from onward.engine.control.retention import Collector
-    from onward.engine.loop.stop import StopSwitch
+    from onward.engine.stop import StopSwitch
     from onward.notify.courier import Courier
     from onward.operations.local.database import LocalLimits
     from onward.operations.local.effects import LocalEffects
@@ -44,7 +44,7 @@ async def collector_of(
 async def effects_of(common: Common) -> AsyncIterator[LocalEffects]:
     """The effects of the database that is named; inside a step, one must be."""
     from onward.clock import SystemClock, SystemIds
-    from onward.engine.step.effects import AtMostOnce
+    from onward.engine.effects import AtMostOnce
     from onward.operations.local.effects import LocalEffects
 
     settings = load_settings(db=common.db, app=common.app)

@@ -1,25 +1,36 @@
-"""New runs: what is asked for is checked, and becomes the first event of a log."""
+"""New runs: what is asked for is checked, and becomes the first event of a log.
+
+`Submitting` leaves them in the queue, one or very many. Quick commands do this without an engine, so nothing
+here imports what executes runs.
+
+A simulation script must fit its pipeline: every entry is for a node that can be played.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
 from typing import Protocol
 
 import msgspec
 
 from onward.clock import Clock, Ids
-from onward.engine.control.requests import Start
-from onward.engine.control.sources import Sources
-from onward.engine.log.journal import Creation, Journal
-from onward.engine.loop.definitions import Definitions
+from onward.engine.child import is_steering
+from onward.engine.control.requests import StartRequest
+from onward.engine.definitions import DefinitionCache, check_workdir
+from onward.engine.journal import Creation, Journal
+from onward.engine.log import Folded, applied
 from onward.engine.redacted import redacted_event
-from onward.errors import InvalidInput
-from onward.machine.definition import Definition
+from onward.engine.sources import Sources, beside
+from onward.errors import InvalidInput, InvalidPipeline, InvalidScript, OnwardError, Refused, RefusedInList
+from onward.handlers.simulate import check_fields, check_script
+from onward.machine.definition import AGENT, EXIT, GATE, MANAGER, START, TOOL, Definition, is_simulated
 from onward.model.context import check_given, copied
 from onward.model.events import IN_PLACE, Event, RunCreated, Workspace
 from onward.model.ids import check_run_id
 from onward.model.row import with_directory
-from onward.model.run import Run
+from onward.model.run import Run, Simulation
 from onward.model.values import INSTANT, PRIORITY, checked_tags, shown
 from onward.pipeline.build import Pipeline
 from onward.version import VERSION
@@ -31,7 +42,7 @@ ON_OWNER_LOSS = ("requeue", "interrupt")
 class NewWorkspaces(Protocol):
     """Finds the workspaces of new runs. A run without one never asks."""
 
-    async def asked(self, pipeline: Pipeline, start: Start, run_id: str) -> Workspace | None:
+    async def asked(self, pipeline: Pipeline, start: StartRequest, run_id: str) -> Workspace | None:
         """The workspace that a new run is asked to have; refuses one that could not be used."""
         ...
 
@@ -42,21 +53,19 @@ class Creating(msgspec.Struct, frozen=True):
     journal: Journal
     clock: Clock
     ids: Ids
-    definitions: Definitions
+    definitions: DefinitionCache
     sources: Sources
     workspaces: NewWorkspaces
 
-    def definition(self, pipeline: Pipeline, start: Start) -> Definition:
+    def definition(self, pipeline: Pipeline, start: StartRequest) -> Definition:
         """The planner's view of the pipeline; a simulation script that does not fit it is refused."""
         definition = self.definitions.definition(pipeline)
         if start.simulation is not None and start.managed_by is None:  # a child plays its manager's script
-            from onward.engine.control.script import check_script_fits
-
             check_script_fits(pipeline, definition, start.simulation, self.sources.read)
         return definition
 
     def creation(
-        self, run: Run, events: Sequence[Event], at_us: int, pipeline: Pipeline, start: Start
+        self, run: Run, events: Sequence[Event], at_us: int, pipeline: Pipeline, start: StartRequest
     ) -> Creation:
         """The first write of a run, ready to be stored."""
         return self.journal.creation(
@@ -70,7 +79,7 @@ class Creating(msgspec.Struct, frozen=True):
         )
 
     async def first_event(
-        self, pipeline: Pipeline, definition: Definition, start: Start, variables: tuple[str, ...] = ()
+        self, pipeline: Pipeline, definition: Definition, start: StartRequest, variables: tuple[str, ...] = ()
     ) -> tuple[str, RunCreated]:
         """The id of the new run, and the event that creates it, without secrets.
 
@@ -117,3 +126,164 @@ class Creating(msgspec.Struct, frozen=True):
             pipeline_version=pipeline.version,
         )
         return run_id, redacted_event(self.journal.redactor, created)
+
+
+TOGETHER = 1_024
+"""How many creations wait at a time; the store commits as many of them together as it can."""
+
+
+class Submitting(msgspec.Struct, frozen=True):
+    """Creates runs and executes none; whichever worker claims them does. Directories may be elsewhere."""
+
+    creating: Creating
+    journal: Journal
+    clock: Clock
+
+    async def submit(self, pipeline: Pipeline, start: StartRequest) -> Folded:
+        """Create a run and leave it queued."""
+        return await self.journal.put(await self._creation(pipeline, start))
+
+    async def submit_many(self, asked: Sequence[tuple[Pipeline, StartRequest]]) -> list[Folded]:
+        """Create runs, and answer in the same order. All are checked before the first is created.
+
+        RefusedInList says which one cannot be. If the store fails halfway, some are created and some are not;
+        those with a key can be sent again.
+        """
+        creations: list[Creation] = []
+        for number, (pipeline, start) in enumerate(asked):
+            try:
+                creations.append(await self._creation(pipeline, start))
+            except OnwardError as error:
+                raise RefusedInList(number, error) from error
+        _check_different(creations)
+        await self._check_free(creations)
+        return await self._put(creations)
+
+    async def _creation(self, pipeline: Pipeline, start: StartRequest) -> Creation:
+        check_workdir(start.workdir, is_here=False)
+        definition = self.creating.definition(pipeline, start)
+        run_id, created = await self.creating.first_event(pipeline, definition, start)
+        now_us = self.clock.now_us()
+        run, events = applied(None, (created,), run_id=run_id, at_us=now_us)
+        return self.creating.creation(run, events, now_us, pipeline, start)
+
+    async def _check_free(self, creations: Sequence[Creation]) -> None:
+        """Refuse ids of the caller's own that other runs have; no other process can choose the rest."""
+        for number, creation in enumerate(creations):
+            if creation.append_id is not None:
+                try:
+                    await self.journal.check_free(creation)
+                except OnwardError as error:
+                    raise RefusedInList(number, error) from error
+
+    async def _put(self, creations: Sequence[Creation]) -> list[Folded]:
+        """Store them, as many in one transaction as the store allows. If one fails, the others are stored."""
+        folded: list[Folded] = []
+        for first in range(0, len(creations), TOGETHER):
+            some = creations[first : first + TOGETHER]
+            answers = await asyncio.gather(*map(self.journal.put, some), return_exceptions=True)
+            for number, answer in enumerate(answers, first):
+                if isinstance(answer, Refused):  # another process took the id since it was checked
+                    raise RefusedInList(number, answer, is_any_created=True) from answer
+                if isinstance(answer, BaseException):
+                    raise answer
+                folded.append(answer)
+        return folded
+
+
+def _check_different(creations: Sequence[Creation]) -> None:
+    seen: dict[str, int] = {}
+    for number, creation in enumerate(creations):
+        first = seen.setdefault(creation.write.run_id, number)
+        if first != number:
+            what = (
+                f"the run id {creation.write.run_id!r}"
+                if creation.terms.key is None
+                else (f"the key {creation.terms.key!r}")
+            )
+            raise RefusedInList(number, InvalidInput(f"{what} is that of an earlier run in the list."))
+
+
+CHILD = "stack.child_dotfile"
+Read = Callable[[str], Pipeline]
+"""Reads a pipeline from a file."""
+_WHY = {
+    START: "is the start of the run; nothing is executed there",
+    EXIT: "is the exit of the run; nothing is executed there",
+    GATE: "is a gate; --answers says who answers it",
+    MANAGER: "manages another run; write entries for the nodes of that pipeline",
+}
+
+
+def check_script_fits(pipeline: Pipeline, definition: Definition, simulation: Simulation, read: Read) -> None:
+    """Refuse a script with an entry that no node of the pipeline, or of one that it manages, would play."""
+    script = check_script(simulation.script)
+    if not script:
+        return
+    cast = cast_of(pipeline, definition, read)
+    for node, entries in script.items():
+        kinds = cast.kinds.get(node)
+        if kinds is None:
+            if cast.is_whole:
+                raise _unknown(node, cast)
+            continue
+        played = {kind for kind in kinds if is_simulated(simulation, kind)}
+        if not played:
+            raise InvalidScript((node,), _why_not(kinds, simulation))
+        for number, entry in enumerate(entries):
+            if len(played) == 1:
+                check_fields(entry, (node, number), is_tool=played == {TOOL})
+
+
+def _unknown(node: str, cast: Cast) -> InvalidScript:
+    near = get_close_matches(node, cast.kinds, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return InvalidScript((node,), f"there is no such node{hint}")
+
+
+def _why_not(kinds: set[str], simulation: Simulation) -> str:
+    kind = min(kinds)
+    if is_simulated(Simulation(script=simulation.script), kind):
+        return "is executed under --real-tools; leave it out of the script"
+    return _WHY.get(kind, f"is a {kind} node, which executes nothing")
+
+
+class Cast(msgspec.Struct):
+    """The nodes of a pipeline and of those that it manages, with their kinds.
+
+    A manager that asks a model for instructions counts as an agent. `is_whole`: every file could be read.
+    """
+
+    kinds: dict[str, set[str]] = msgspec.field(default_factory=dict)
+    is_whole: bool = True
+
+
+def cast_of(pipeline: Pipeline, definition: Definition, read: Read) -> Cast:
+    """All nodes that a simulation of the pipeline may come to."""
+    cast = Cast()
+    _add(cast, pipeline, definition, read, {pipeline.path})
+    return cast
+
+
+def _add(cast: Cast, pipeline: Pipeline, definition: Definition, read: Read, known: set[str | None]) -> None:
+    for node_id, node in definition.graph.nodes.items():
+        kind = definition.kind(node_id)
+        is_asking = kind == MANAGER and is_steering(node)
+        cast.kinds.setdefault(node_id, set()).add(AGENT if is_asking else kind)
+    for path in _children(pipeline, definition):
+        if path in known:
+            continue
+        known.add(path)
+        try:
+            child = read(path)
+        except (InvalidInput, InvalidPipeline):
+            cast.is_whole = False  # it may be written while the run runs
+            continue
+        _add(cast, child, Definition(child.graph), read, known)
+
+
+def _children(pipeline: Pipeline, definition: Definition) -> Iterator[str]:
+    for node in definition.managers:
+        written = node.text(CHILD) or definition.graph.text(CHILD)
+        if written:
+            yield beside(pipeline.path, written)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from onward.clock import Clock, SystemIds
-from onward.engine.log.journal import Journal
+from onward.engine.journal import Journal
 from onward.errors import InvalidInput, Refused, RunNotFound
 from onward.machine.decide.calls import decide_lift, is_held_by_limit
 from onward.model.call import LimitHit

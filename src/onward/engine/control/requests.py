@@ -1,22 +1,159 @@
-"""What people and programs ask of the engine, as values."""
+"""What people and programs ask of the engine, as values; and interviewers, who answer gates.
+
+An interviewer answers the gates of a run that is in the foreground, and of the runs that it manages.
+`Preview` is what a resume would do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Struct
 
-from onward.engine.control.interview import Interviewer
-from onward.engine.log.terms import NO_TERMS, RequestTerms
+from onward.engine.log import NO_TERMS, RequestTerms
+from onward.errors import InvalidInput
 from onward.machine.decide.resume import ResumeRequest
-from onward.model.events import Managed
-from onward.model.run import Simulation
+from onward.machine.plan.action import Action
+from onward.model.events import Event, Managed
+from onward.model.gate import Answer
+from onward.model.result import Left
+from onward.model.run import Gate, Run, Simulation
+from onward.pipeline.gate import FREEFORM, approving
+
+_logger = logging.getLogger("onward")
+Said = Answer | str | bool | None
 
 
-class Start(Struct, frozen=True):
+class Interviewer(Protocol):
+    """Answers questions, or leaves them open."""
+
+    @property
+    def name(self) -> str:
+        """Who the log says answered."""
+        ...
+
+    async def ask(self, run: Run, gate: Gate) -> Said:
+        """An `Answer`; or in short a choice or words, True or False for a verdict, None to skip."""
+        ...
+
+
+@runtime_checkable
+class Informed(Protocol):
+    """An interviewer that takes messages between questions."""
+
+    async def inform(self, message: str, stage: str) -> None:
+        """Pass on a message about a node of the pipeline."""
+        ...
+
+
+@runtime_checkable
+class AsksSeveral(Protocol):
+    """An interviewer that takes several questions at once, as for one message with all of them."""
+
+    async def ask_multiple(self, run: Run, gates: Sequence[Gate]) -> Sequence[Said]:
+        """What `ask` returns, for each of the gates in their order; those left out are asked again."""
+        ...
+
+
+async def answers_of(interviewer: Interviewer, run: Run, gates: Sequence[Gate]) -> list[Answer]:
+    """Answers to the first of these gates: to as many as the interviewer takes at once, to one at least."""
+    if len(gates) == 1 or not isinstance(interviewer, AsksSeveral):
+        return [Answer.of(await interviewer.ask(run, gates[0]))]
+    said: object = await interviewer.ask_multiple(run, gates)
+    if not isinstance(said, list | tuple) or len(said) > len(gates):
+        raise InvalidInput(
+            f"{interviewer.name} was asked {len(gates)} questions; ask_multiple must return a list of at "
+            "most as many answers, with None for a question that stays open."
+        )
+    return [Answer.of(one) for one in said] or [Answer.skip()]
+
+
+class AutoApprove:
+    """Takes the choice that approves. Where none does, takes the default or the first, and tells so.
+
+    To a question for text it says that it was auto-approved.
+    """
+
+    name = "auto"
+
+    def __init__(self, tell: Callable[[str], None] = _logger.warning) -> None:
+        self._tell = tell
+
+    async def ask(self, run: Run, gate: Gate) -> Answer:
+        """The choice that approves, the default, or the first."""
+        if gate.type == FREEFORM:
+            return Answer(text="auto-approved")
+        if approving(gate.type, gate.choices) is not None:
+            return Answer.approve()
+        if len(gate.choices) == 1:
+            return Answer(gate.choices[0].key)
+        default = next((choice for choice in gate.choices if choice.key == gate.default), None)
+        taken, which = (gate.choices[0], "the first") if default is None else (default, "the default")
+        self._tell(f"no choice at {gate.gate} says yes; auto takes {which}, {taken.label!r}")
+        return Answer(taken.key)
+
+
+class CallbackInterviewer:
+    """Answers with a function of run and gate, which may be async and may return whatever `ask` may."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name, self._function = name, function
+
+    async def ask(self, run: Run, gate: Gate) -> Answer:
+        """What the function returns for this gate."""
+        said = self._function(run, gate)
+        return Answer.of(await said if inspect.isawaitable(said) else said)
+
+
+class QueueInterviewer:
+    """Gives prepared answers, one per question; when there are no more, questions stay open."""
+
+    def __init__(self, answers: Iterable[Said], *, name: str = "queue") -> None:
+        self.name = name
+        self._answers = deque(answers)
+
+    async def ask(self, run: Run, gate: Gate) -> Answer:
+        """The next prepared answer; without one the question stays open."""
+        return Answer.of(self._answers.popleft()) if self._answers else Answer.skip()
+
+
+class RecordingInterviewer:
+    """Lets another interviewer answer, and keeps every question with its answer."""
+
+    def __init__(self, interviewer: Interviewer) -> None:
+        self._interviewer = interviewer
+        self.recorded: list[tuple[Gate, Answer]] = []
+
+    @property
+    def name(self) -> str:
+        """The other interviewer's name: the log says that it answered."""
+        return self._interviewer.name
+
+    async def ask(self, run: Run, gate: Gate) -> Answer:
+        """What the other interviewer answers, which is kept in `recorded`."""
+        answer = Answer.of(await self._interviewer.ask(run, gate))
+        self.recorded.append((gate, answer))
+        return answer
+
+    async def ask_multiple(self, run: Run, gates: Sequence[Gate]) -> Sequence[Said]:
+        """What the other interviewer answers to several gates; each is kept in `recorded`."""
+        answers = await answers_of(self._interviewer, run, gates)
+        self.recorded += zip(gates, answers, strict=False)
+        return answers
+
+    async def inform(self, message: str, stage: str) -> None:
+        """Pass the message on, if the other interviewer takes messages."""
+        if isinstance(self._interviewer, Informed):
+            await self._interviewer.inform(message, stage)
+
+
+class StartRequest(Struct, frozen=True):
     """What a new run is asked to be."""
 
     inputs: Mapping[str, Any] = {}
@@ -46,7 +183,7 @@ class Start(Struct, frozen=True):
     """Who answers the gates of runs that this one manages."""
 
 
-class Fork(msgspec.Struct, frozen=True):
+class ForkRequest(msgspec.Struct, frozen=True):
     """Where a run is asked to be forked, and what of it is to be different."""
 
     checkpoint: int | None = None
@@ -75,3 +212,14 @@ class Resume(ResumeRequest):
     wait: bool = False
     terms: RequestTerms = NO_TERMS
     interviewer: Interviewer | None = None
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """The run as it stands, what a resume would write at once, and the first thing it would then do."""
+
+    run: Run
+    notice: str
+    events: Sequence[Event]
+    action: Action
+    left: Sequence[Left] = ()
+    """What the steps in doubt left."""

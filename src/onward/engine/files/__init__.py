@@ -1,5 +1,5 @@
 """Runs on disk: directories, receipts, work trees. Nothing here decides anything.
 
 Begin with `run_files` (what is written when something has happened) and `receipts` (what is written before a
-commit); both write through `run_on_disk` and `sync_group`. `rebuild` makes the same files from a log.
+commit, or made from a log). `rooms` has a step's own directory, `workspaces` the work trees.
 """

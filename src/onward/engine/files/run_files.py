@@ -2,19 +2,31 @@
 
 All of it is derived from the log and none of it is read back, so a disk that fails costs a warning and never
 a step. A run without any directory costs nothing here but a look into an empty table.
+
+`RunOnDisk` is one held run that has a directory: what is known of its files, and what waits to be written.
+The event loop adds writes; a thread does them. Each time, it does all that wait, in order and under the
+run's lock, so no two threads change the order of one run's files.
+
+`SyncGroup` is group commit for files: what several steps leave at the same time is written and synced
+together. A thread for each file makes the threads fight for the interpreter's lock. What waits together goes
+to the disk as one batch in one thread. The next batch is written while the one before is synced, which needs
+no interpreter. It waits while that one is still being written, unless that takes long: the cause may be that
+batch's alone, and others do not wait for it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from onward.engine.files.run_on_disk import RunOnDisk
-from onward.engine.files.sync_group import SyncGroup, Write
+from onward.engine.persist import unbroken
 from onward.errors import WorkspaceFailed
 from onward.machine.definition import AGENT, TOOL, Definition, is_simulated
 from onward.model.events import AttemptFailed, Event, StepFinished
@@ -29,7 +41,9 @@ from onward.receipts.folder import (
     STATUS,
     HeldDirectories,
     Path,
+    Unsynced,
     artifact_name,
+    sync_files,
 )
 from onward.receipts.run_directory import Homes
 
@@ -271,3 +285,218 @@ class RunFiles:
             self.tell_late(run.id)
             del self._on_disk[run.id]
             self.folder.let_go((run.id,) if self._on_disk else (), below=True)
+
+
+SOON_S = 0.01
+"""How long a file that is written after its commit waits for the run's next receipts."""
+
+
+class RunOnDisk:
+    """A run's attempts under way and its finished steps, which are known up to event `upto`.
+
+    `make` makes the run's own directory. It is called before the first write.
+    """
+
+    def __init__(self, token: int, make: Callable[[], None], group: SyncGroup) -> None:
+        self.token, self._make, self._group = token, make, group
+        self.paths: dict[str, Path] = {}
+        self.made: set[str] = set()
+        """The steps whose attempt has its directory, or has it when the writes that wait are done."""
+        self.updates: dict[str, Mapping[str, Any]] = {}
+        self.finished: list[run_directory.Told] = []
+        self.upto = self.told = 0
+        self.is_refused = False
+        """Whether its own directory could not be made."""
+        self._is_made = False
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._errors: deque[OSError] = deque()
+        self._lock = threading.Lock()
+        self._soon: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Future[None] | None = None
+
+    def learn(self, seq: int, event: Event) -> None:
+        """Take in an event, if it is the next one."""
+        if seq == self.upto + 1:
+            self.upto = seq
+            if isinstance(event, StepFinished):
+                self.finished.append(run_directory.told(event))
+
+    def add(self, write: Callable[[], object]) -> None:
+        """Have this done after all that waits."""
+        self._waiting.append(write)
+
+    def first(self) -> list[Write]:
+        """What must be written before anything else of the run is."""
+        return [self.write_out] if self._waiting or not self._is_made else []
+
+    def write_out(self, unsynced: Unsynced | None = None) -> None:
+        """Do all that waits. OSError: the run has no directory; what else goes wrong is kept for `errors`."""
+        with self._lock:
+            try:
+                self._have_directory()
+            except OSError:
+                self.is_refused = True
+                self._waiting.clear()
+                raise
+            while self._waiting:
+                try:
+                    self._waiting.popleft()()
+                except OSError as error:
+                    self._errors.append(error)
+
+    def _have_directory(self) -> None:
+        if not self._is_made:
+            self._make()
+            self._is_made = True
+
+    def write_soon(self) -> None:
+        """Write what waits, together with the run's next receipts or by itself in a moment.
+
+        What goes wrong is kept for `errors`: a warning must not be lost in a callback.
+        """
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(SOON_S, self._write_alone)
+
+    def _write_alone(self) -> None:
+        self._soon = None
+        if self._writing is not None:
+            self.write_soon()
+        elif self._waiting:
+            self._writing = self._group.write((self.write_out,))
+            self._writing.add_done_callback(self._wrote)
+
+    def _wrote(self, writing: asyncio.Future[None]) -> None:
+        self._writing, error = None, writing.exception()
+        if isinstance(error, OSError):
+            self._errors.append(error)
+        elif error is not None:
+            raise error
+
+    def give_up(self) -> None:
+        """Do nothing of what waits."""
+        self._waiting.clear()
+        if self._soon is not None:
+            self._soon.cancel()
+
+    async def finish(self, last: Callable[[], object]) -> None:
+        """Return when all that waits is written, and what is being written; after all, do `last`."""
+        if self._soon is not None:
+            self._soon.cancel()
+        if self._writing is not None:
+            await unbroken(self._writing)
+        if self._waiting:
+            self.add(last)
+            await unbroken(self._group.write((self.write_out,)))
+
+    def errors(self) -> list[OSError]:
+        """What went wrong since this was last asked."""
+        return [self._errors.popleft() for _ in range(len(self._errors))]
+
+
+SLOW_S = 0.02
+Write = Callable[[Unsynced], object]
+"""Writes files, and hands over those that are to be synced."""
+Failures = Sequence[BaseException | None]
+"""What went wrong with each member of a batch."""
+
+
+class SyncRequest(NamedTuple):
+    """Files to be written, and what is done when others can read them and when the disk has them.
+
+    `written` says whether they were written; if not, `synced` says why.
+    """
+
+    writes: Sequence[Write]
+    written: asyncio.Future[bool]
+    synced: asyncio.Future[None]
+
+
+class SyncGroup:
+    """Writes and syncs files in `threads`."""
+
+    def __init__(self, threads: Executor) -> None:
+        self._threads = threads
+        self._waiting: list[SyncRequest] = []
+        self._being_written = 0
+        self._hurry: asyncio.TimerHandle | None = None
+
+    def write(self, writes: Sequence[Write]) -> asyncio.Future[None]:
+        """Done when all is written, in this order, and the disk has what is to be synced; OSError if not."""
+        return self.ask(writes).synced
+
+    def ask(self, writes: Sequence[Write]) -> SyncRequest:
+        """The same, for a caller that has something to do between the two."""
+        loop = asyncio.get_running_loop()
+        asked = SyncRequest(writes, loop.create_future(), loop.create_future())
+        self._waiting.append(asked)
+        if not self._being_written:
+            self._begin()
+        elif self._hurry is None:
+            self._hurry = loop.call_later(SLOW_S, self._begin)
+        return asked
+
+    def _begin(self) -> None:
+        if self._hurry is not None:
+            self._hurry.cancel()
+            self._hurry = None
+        batch, self._waiting = self._waiting, []
+        if not batch:
+            return
+        works, loop = [asked.writes for asked in batch], asyncio.get_running_loop()
+
+        def wrote(failures: Failures) -> None:
+            loop.call_soon_threadsafe(self._wrote, batch, failures)
+
+        try:
+            working = loop.run_in_executor(self._threads, write_and_sync, works, wrote)
+        except RuntimeError as error:  # no thread can be started
+            _answer(batch, [error] * len(batch))
+            return
+        self._being_written += 1
+        working.add_done_callback(partial(self._ended, batch))
+
+    def _ended(self, batch: Sequence[SyncRequest], working: asyncio.Future[Failures]) -> None:
+        defect = working.exception()
+        if defect is not None and not all(asked.written.done() for asked in batch):
+            self._wrote(batch, [defect] * len(batch))  # the thread could not say so
+        _answer(batch, working.result() if defect is None else [defect] * len(batch))
+
+    def _wrote(self, batch: Sequence[SyncRequest], failures: Failures) -> None:
+        for asked, failure in zip(batch, failures, strict=True):
+            if not asked.written.done():  # else its caller was cancelled
+                asked.written.set_result(failure is None)
+        self._being_written -= 1
+        if not self._being_written:
+            self._begin()
+
+
+def _answer(batch: Sequence[SyncRequest], failures: Failures) -> None:
+    for asked, failure in zip(batch, failures, strict=True):
+        if not asked.written.done():
+            asked.written.set_result(failure is None)
+        if asked.synced.done():
+            continue  # its caller was cancelled
+        if failure is None:
+            asked.synced.set_result(None)
+        else:
+            asked.synced.set_exception(failure)
+
+
+def write_and_sync(works: Sequence[Sequence[Write]], wrote: Callable[[Failures], object]) -> Failures:
+    """Do all of them, say so, then sync what they wrote; answers what went wrong with which."""
+    written: list[tuple[Sequence[int], BaseException | None]] = []
+    for writes in works:
+        unsynced, failure = Unsynced(), None
+        try:
+            for write in writes:
+                write(unsynced)
+        except Exception as error:
+            failure = error
+        written.append((unsynced.take(), failure))
+    with contextlib.suppress(RuntimeError):  # the loop is closed: no batch comes after this one
+        wrote([failure for _, failure in written])
+    unsure = sync_files([file for files, _ in written for file in files])
+    return [
+        failure or next((unsure[file] for file in files if file in unsure), None)
+        for files, failure in written
+    ]

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from onward.engine.control.requests import Start
+from onward.engine.control.requests import StartRequest
 from onward.engine.files.run_files import RunFiles
 from onward.errors import GitKilled, InvalidInput, WorkspaceFailed
 from onward.machine.definition import Definition
@@ -43,7 +43,7 @@ class Workspaces:
 
     # -- before a run exists -------------------------------------------------------------------------
 
-    async def asked(self, pipeline: Pipeline, start: Start, run_id: str) -> Workspace | None:
+    async def asked(self, pipeline: Pipeline, start: StartRequest, run_id: str) -> Workspace | None:
         """The workspace that a new run is asked to have; refuses one that could not be used."""
         directory = _directory(pipeline, start)
         if directory is None:
@@ -224,7 +224,7 @@ def _beside(root: TreePlace) -> list[str]:
     return [os.path.join(around, found) for found in sorted(names) if found.startswith(f"{name}-")]
 
 
-def _directory(pipeline: Pipeline, start: Start) -> str | None:
+def _directory(pipeline: Pipeline, start: StartRequest) -> str | None:
     """A flag is meant from the current directory, an attribute from the directory of its file."""
     if start.workspace is not None:
         return os.path.abspath(start.workspace)

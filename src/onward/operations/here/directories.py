@@ -19,11 +19,10 @@ import msgspec
 
 from onward.clock import Clock
 from onward.engine.control.retention import Collector, Policy
-from onward.engine.control.sources import Sources
-from onward.engine.files.rebuild import rebuild
-from onward.engine.files.receipts import committed
-from onward.engine.log.journal import Journal
-from onward.engine.log.reader import Folded
+from onward.engine.files.receipts import committed, rebuild
+from onward.engine.journal import Journal
+from onward.engine.log import Folded
+from onward.engine.sources import Sources
 from onward.errors import InvalidInput
 from onward.model.events import STDERR, STDOUT, AttemptFailed, Event, LastOutput, StepFinished, StepStarted
 from onward.model.run import RunStatus

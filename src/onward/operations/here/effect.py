@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from onward.engine.step.effects import AtMostOnce, NotBegun, Once
+from onward.engine.effects import AtMostOnce, NotBegun, Once
 from onward.errors import InvalidInput, SpawnFailed
 from onward.model.result import CommandResult, EffectResult, as_command
 from onward.operations.here.replies import EffectMade

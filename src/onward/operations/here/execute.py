@@ -11,10 +11,10 @@ import msgspec
 from onward.chats.dispatch import Dispatcher
 from onward.chats.settings import DEFAULT_CHATS, ChatSettings
 from onward.clock import Clock
-from onward.engine.control.interview import Interviewer
+from onward.engine.control.requests import Interviewer
 from onward.engine.engine import Engine
-from onward.engine.log.reader import Folded
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.log import Folded
+from onward.engine.stop import StopSwitch
 from onward.machine.decide.calls import is_in_doubt
 from onward.machine.decide.requests import open_gate
 from onward.machine.fold.rows import run_row

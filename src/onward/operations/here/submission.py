@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from onward.engine.control.script import Read, cast_of
-from onward.engine.control.sources import near_file, read_source
-from onward.engine.registry.pipelines import Registry
+from onward.engine.control.create import Read, cast_of
+from onward.engine.sources import Registry, near_file, read_source
 from onward.errors import InvalidInput, NoDatabase, PipelineNotFound
 from onward.machine.definition import CONDITIONAL, TOOL, Definition, is_simulated
 from onward.model.context import CURRENT_NODE, GRAPH, INTERNAL, OUTCOME, PREFERRED_LABEL

@@ -13,15 +13,13 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from onward.chats.decide import STOPPED
-from onward.chats.dispatch import Dispatcher
-from onward.chats.looking import runs_of
-from onward.chats.sending import Sent
+from onward.chats.decide import STOPPED, queued_words
+from onward.chats.dispatch import Dispatcher, NewMessage
+from onward.chats.runs import runs_of
 from onward.chats.settings import ChatSettings
-from onward.chats.words import queued_words
 from onward.clock import Clock
 from onward.engine.engine import Engine
-from onward.engine.log.journal import Journal
+from onward.engine.journal import Journal
 from onward.errors import ChatNotFound, HistoryCorrupt, InvalidInput, RunNotFound
 from onward.model.chat import (
     RUN_CHATS,
@@ -204,7 +202,7 @@ class LocalChats(msgspec.Struct, frozen=True):
         if request.fresh and request.resume:
             raise InvalidInput("a message starts anew or resumes; say only one of fresh and resume.")
         wish = Wish.FRESH if request.fresh else Wish.RESUME if request.resume else Wish.NONE
-        sent = Sent(
+        sent = NewMessage(
             chat=request.chat,
             text=request.text,
             by=request.by,

@@ -9,8 +9,8 @@ import msgspec
 
 from onward.clock import Clock
 from onward.engine.control.limits import LimitChanges
-from onward.engine.log.journal import Journal
-from onward.engine.registry.pipelines import Registry
+from onward.engine.journal import Journal
+from onward.engine.sources import Registry
 from onward.errors import InvalidInput, PipelineNotFound
 from onward.model.ids import Wanted, check_pipeline_name
 from onward.model.limits import (

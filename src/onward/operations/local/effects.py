@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from onward.engine.step.effects import AtMostOnce
+from onward.engine.effects import AtMostOnce
 from onward.model.result import CommandResult, EffectResult, FunctionResult, as_command, unpack_effect
 from onward.operations.replies.steps import EffectShown
 from onward.operations.requests import ForgetEffect, GetEffect, SettleEffect

@@ -132,7 +132,7 @@ class LocalLists(msgspec.Struct, frozen=True):
 
     async def _run(self, run_id: str) -> Run:
         from onward.clock import SystemClock
-        from onward.engine.log.journal import Journal
+        from onward.engine.journal import Journal
 
         return (await Journal(self.store.log, SystemClock()).load(run_id)).run
 

@@ -17,10 +17,10 @@ from onward.clock import Clock
 from onward.draw.scene import make_scene, to_view
 from onward.draw.states import Trace, states_of
 from onward.engine.control.limits import still_held
-from onward.engine.control.sources import Sources
-from onward.engine.log.journal import Journal
-from onward.engine.log.reader import Folded
-from onward.engine.step.leftovers import Leftovers, view_left
+from onward.engine.journal import Journal
+from onward.engine.leftovers import Leftovers, view_left
+from onward.engine.log import Folded
+from onward.engine.sources import Sources
 from onward.errors import ArtifactNotFound, Refused, StillGoing
 from onward.machine.decide.calls import is_in_doubt
 from onward.machine.fold.rows import run_row

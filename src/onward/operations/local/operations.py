@@ -15,10 +15,9 @@ import msgspec
 
 from onward.chats.settings import DEFAULT_CHATS, ChatSettings
 from onward.clock import Clock
-from onward.engine.control.preview import Preview
-from onward.engine.control.requests import Fork, Resume
+from onward.engine.control.requests import ForkRequest, Preview, Resume
 from onward.engine.engine import Engine
-from onward.engine.step.leftovers import view_left
+from onward.engine.leftovers import view_left
 from onward.machine.decide.requests import woken
 from onward.machine.plan.action import Execute, Sleep, Wait
 from onward.model.events import (
@@ -274,7 +273,7 @@ class LocalStart(msgspec.Struct, frozen=True):
         """A new run that shares another's log up to a checkpoint. The other run is not touched."""
         parent = (await find_run(self.engine.store.runs, request.run)).row.id
         notices: list[str] = []
-        fork = Fork(
+        fork = ForkRequest(
             request.checkpoint,
             from_step=request.from_step,
             changes=request.changes,

@@ -14,10 +14,10 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import asdict, replace
 
-from onward.engine.calls.memory import CallMemory, read_memory
-from onward.engine.control.sources import Sources
-from onward.engine.log.journal import Journal
-from onward.engine.log.reader import Folded
+from onward.engine.call_log import CallMemory, read_memory
+from onward.engine.journal import Journal
+from onward.engine.log import Folded
+from onward.engine.sources import Sources
 from onward.errors import OnwardError, StoreCorrupt
 from onward.machine.definition import AGENT, Definition
 from onward.model.call import CallKind

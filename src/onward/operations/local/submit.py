@@ -10,10 +10,10 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from onward.engine.control.requests import Start
-from onward.engine.control.submit import Submitting
-from onward.engine.log.terms import RequestTerms
-from onward.engine.registry.pipelines import Registry
+from onward.engine.control.create import Submitting
+from onward.engine.control.requests import StartRequest
+from onward.engine.log import RequestTerms
+from onward.engine.sources import Registry
 from onward.errors import PipelineNotFound, RunNotFound
 from onward.machine.fold.rows import run_row
 from onward.model.ids import keyed_run_id, read_wanted
@@ -107,9 +107,9 @@ async def prepared(registry: Registry, request: SubmitRun, variables: Variables 
     return replace(found, path=request.path)
 
 
-def start_of(request: SubmitRun) -> Start:
+def start_of(request: SubmitRun) -> StartRequest:
     """How the engine is asked for the run."""
-    return Start(
+    return StartRequest(
         inputs=request.inputs,
         run_id=run_id_of(request),
         simulation=_simulation(request),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from onward.clock import SystemClock
-from onward.engine.log.journal import Journal
+from onward.engine.journal import Journal
 from onward.errors import Refused, RunNotFound
 from onward.machine.fold.rows import run_row
 from onward.model.events import RunCancelled, RunPaused, RunResumed

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from onward.clock import SystemClock
-from onward.engine.log.journal import Journal
+from onward.engine.journal import Journal
 from onward.errors import InvalidInput
 from onward.machine.fold.rows import run_row
 from onward.model.events import Managed, RunCancelled, RunCompleted, RunPaused, StepStarted

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from onward.clock import SystemClock
-from onward.engine.log.journal import Journal
+from onward.engine.journal import Journal
 from onward.errors import Refused, RunNotFound
 from onward.model.events import (
     Artifact,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from onward.clock import SystemClock
-from onward.engine.log.journal import Journal
+from onward.engine.journal import Journal
 from onward.errors import Refused
 from onward.model.context import INT_MAX, INT_MIN, check_value, same
 from onward.model.events import Artifact, ContextEvent, StepFinished

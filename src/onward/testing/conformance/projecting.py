@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onward.clock import SystemClock
-from onward.engine.log.journal import Journal
-from onward.engine.log.reader import Folded
+from onward.engine.journal import Journal
+from onward.engine.log import Folded
 from onward.machine.fold.apply import apply
 from onward.machine.fold.rows import run_row
 from onward.machine.fold.steps import note_gates

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from onward.cli.print.gates import gate_lines
 from onward.cli.print.output import Output
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.machine.decide.requests import decision
 from onward.model.gate import Answer

@@ -23,8 +23,8 @@ from onward.version import VERSION
 
 if TYPE_CHECKING:
     from onward.app import Onward
+    from onward.engine.appender import Observer
     from onward.engine.engine import Engine
-    from onward.engine.loop.parts import Observer
 
 METRICS = "--metrics"
 log = logging.getLogger("onward.worker")

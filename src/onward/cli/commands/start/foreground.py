@@ -22,8 +22,8 @@ from onward.cli.print.render import next_command, summary, workspace_words
 from onward.cli.signals import Force, on_signals
 from onward.clock import SystemClock
 from onward.config import load_settings
-from onward.engine.control.interview import AutoApprove, Interviewer
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.control.requests import AutoApprove, Interviewer
+from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.model.events import Event
 from onward.model.ids import called

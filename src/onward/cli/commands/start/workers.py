@@ -22,7 +22,7 @@ from onward.cli.signals import Force, on_signals
 from onward.clock import SystemClock
 from onward.config import load_settings
 from onward.engine.engine import Engine, ignore
-from onward.engine.loop.stop import StopSwitch
+from onward.engine.stop import StopSwitch
 from onward.machine.plan.planner import DRAIN
 from onward.model.events import Event
 from onward.model.ids import called
@@ -36,7 +36,7 @@ from onward.store.owner import owner_label
 if TYPE_CHECKING:
     from onward.cli.commands.operate.watching import Watch
     from onward.notify.courier import Courier
-    from onward.worker.worker import Shift
+    from onward.worker import Shift
 
 DRAINING = "draining: taking no new runs; a second signal stops now"
 
@@ -111,7 +111,7 @@ async def worker(
     from onward.chats.dispatch import Dispatcher
     from onward.chats.settings import DEFAULT_CHATS
     from onward.cli.commands.operate.watching import Watch
-    from onward.worker.worker import Worker
+    from onward.worker import Worker
 
     grace_s = load_settings().grace_s if grace is None else grace
     stop = StopSwitch(grace_s)

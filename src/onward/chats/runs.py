@@ -1,0 +1,357 @@
+"""The runs of a chat: as a message finds them, and the one that a message starts.
+
+A message finds the turn of its chat and the runs that have not ended. The run that it starts is of a
+registered pipeline, and is created once: its id derives from the message.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from onward.chats.decide import ChatRun
+from onward.chats.intent import read_by_model, read_by_rules, reading_run, reading_source
+from onward.chats.settings import ChatSettings
+from onward.clock import Clock
+from onward.engine.control.requests import StartRequest
+from onward.engine.engine import Engine
+from onward.engine.sources import Registry
+from onward.errors import HistoryCorrupt, Refused, RunNotFound, StoreCorrupt
+from onward.machine.decide.owner_loss import REQUEUE
+from onward.machine.lifecycle import is_recoverable
+from onward.machine.plan.route import planned_agents, unfinished_required
+from onward.model.chat import (
+    READING_TAG,
+    ChatScope,
+    Intake,
+    IntakeState,
+    Intent,
+    MessageReading,
+    facts_of,
+    inputs_of,
+    read_reading,
+    run_of_message,
+    text_of,
+    write_reading,
+)
+from onward.model.ids import Wanted, read_wanted
+from onward.model.limits import CALLS_PER_CHAT_RUN
+from onward.model.run import Run, RunStatus
+from onward.model.values import tags_in
+from onward.pipeline.build import Pipeline
+from onward.store.port.runs import Listed, RunQuery
+
+log = logging.getLogger("onward.chats")
+LOOKED_AT_MAX = 20
+"""How many runs of a chat are looked at, the newest first."""
+PAGE = 100
+WAITING_MAX = 1_000
+UNENDED = tuple(status for status in RunStatus if status not in (RunStatus.COMPLETED, RunStatus.CANCELLED))
+
+
+class ChatSeen(msgspec.Struct, frozen=True):
+    """A chat: its turn, what waits in it, and its runs, newest first. They were read in this order.
+
+    A message that has begun a run since the turn was read has moved the turn; one that had begun it before is
+    `starting`, or its run is among the runs. So no run is started beside another.
+    """
+
+    turn: int
+    project: str
+    waiting: Sequence[Intake]
+    runs: Sequence[ChatRun]
+
+    @property
+    def starting(self) -> Intake | None:
+        """A message whose run has an id, and may not be created yet."""
+        return next((one for one in self.waiting if one.state is IntakeState.STARTING), None)
+
+
+class Looking(msgspec.Struct, frozen=True):
+    """Looks at chats through one engine."""
+
+    engine: Engine
+    settings: ChatSettings
+
+    async def look(self, chat: str) -> ChatSeen:
+        """The chat as it is. What a dead process held is stopped or queued first, as its policy says."""
+        row = await self.engine.store.intakes.find_chat(chat)
+        waiting = await self.engine.store.intakes.list(chat, is_open=True, limit=WAITING_MAX)
+        listed = await runs_of(self.engine, chat)
+        if any(one.holder is not None and not one.holder.is_alive for one in listed):
+            await self.engine.sweep()
+            listed = await runs_of(self.engine, chat)
+        runs = [await self._run(one) for one in listed]
+        turn, project = (0, "") if row is None else (row.turn, row.project)
+        return ChatSeen(turn, project, waiting, [run for run in runs if run is not None])
+
+    async def _run(self, listed: Listed) -> ChatRun | None:
+        try:
+            folded = await self.engine.journal.load(listed.row.id)
+            run = folded.run
+            if run.is_final:
+                return None  # it has ended since it was listed
+            definition = self.engine.definition(await self.engine.sources.stored(run))
+        except RunNotFound:
+            return None  # it was collected since
+        except (HistoryCorrupt, StoreCorrupt) as error:
+            log.warning("run %s of chat %s cannot be read: %s", listed.row.id, listed.row.chat, error)
+            # No message continues it; but while it is said to be under way, none starts a run beside it.
+            return ChatRun(listed.row.id, listed.row.status, listed.row.head, recoverable=False)
+        # A sweep may have failed, or not have come yet: what it would interrupt can be resumed at once.
+        is_lost = run.status is RunStatus.RUNNING and not self.engine.is_at_work(folded)
+        is_lost = is_lost and run.on_owner_loss != REQUEUE
+        return ChatRun(
+            run.id,
+            RunStatus.INTERRUPTED if is_lost else run.status,
+            folded.position.seq,
+            recoverable=is_lost or is_recoverable(run.status, run.reason),
+            is_dismissed=run.is_dismissed,
+            is_leaving=run.pending.cancel_by is not None,
+            on_message=definition.on_message or self.settings.on_message,
+            while_running=definition.while_running,
+            gates=tuple(gate for gate in run.gates.values() if gate.decided is None),
+            missing=unfinished_required(definition, run),
+        )
+
+
+async def runs_of(engine: Engine, chat: str, statuses: tuple[RunStatus, ...] = UNENDED) -> Sequence[Listed]:
+    """The runs that do the work of a chat, newest first: not those that their steps manage, however many."""
+    found: list[Listed] = []
+    after: str | None = None
+    while len(found) < LOOKED_AT_MAX:
+        page = await engine.store.runs.list(RunQuery(chat=chat, statuses=statuses, limit=PAGE, after=after))
+        found += [one for one in page if _does_work(one)]
+        if len(page) < PAGE:
+            break
+        after = page[-1].cursor
+    return found[:LOOKED_AT_MAX]
+
+
+def _does_work(listed: Listed) -> bool:
+    return listed.row.managed_by is None and READING_TAG not in tags_in(listed.row.tags)
+
+
+def is_work_of_chat(run: Run) -> bool:
+    """Whether a run does the work of a chat that it was given."""
+    return run.chat is not None and run.managed_by is None and READING_TAG not in run.tags
+
+
+LISTED_MAX = 10
+
+
+class Choosing(msgspec.Struct, frozen=True):
+    """Chooses among registered pipelines; `pipelines` names one for an intent."""
+
+    registry: Registry
+    pipelines: Mapping[str, str]
+
+    async def choose(self, named: str, intent: Intent) -> Wanted:
+        """The pipeline, with its version: the one that the message names, or the settings for its intent, or
+        that has the intent's name, or the only one."""
+        wanted = named or self.pipelines.get(intent.value, "")
+        if wanted:
+            return await self._version(read_wanted(wanted))
+        found = await self.registry.store.pipelines.find(intent.value)
+        if found is not None and found.enabled is not None:
+            return await self._version(Wanted(intent.value))
+        there = await self.registry.store.pipelines.list(limit=LISTED_MAX)
+        if len(there) == 1:
+            return await self._version(Wanted(there[0].name))
+        raise _none_fits(intent, [one.name for one in there])
+
+    async def _version(self, wanted: Wanted) -> Wanted:
+        return Wanted(wanted.name, (await self.registry.version(wanted)).version)
+
+
+def _none_fits(intent: Intent, names: list[str]) -> Refused:
+    if not names:
+        return Refused(
+            "no_pipeline",
+            "no pipeline is registered, so a message can start none; add one with "
+            f"`onward pipelines add FILE --name {intent.value}`, then say it again.",
+        )
+    several = ", ".join(names) + (", …" if len(names) == LISTED_MAX else "")
+    return Refused(
+        "no_pipeline",
+        f"this message was read as {intent.value}, and none of the registered pipelines ({several}) is for "
+        f"that; name one with --pipeline, or set `{intent.value}` under [chats.pipelines] in onward.toml.",
+        details={"intent": intent.value, "pipelines": names},
+    )
+
+
+class RunStarting(msgspec.Struct, frozen=True):
+    """Starts the runs of messages."""
+
+    engine: Engine
+    clock: Clock
+    settings: ChatSettings
+
+    async def begin(self, intake: Intake, seen: ChatSeen) -> bool:
+        """Read the message, choose its pipeline, and take the chat's turn; or let a model read it first.
+
+        False if another process was first.
+        """
+        reading = await self._read(intake)
+        if reading is None:
+            return await self._ask(intake)
+        wanted = await self._chosen(intake, reading)
+        pipeline = await self.engine.registry.find(wanted)
+        definition = self.engine.definition(pipeline)
+        reading = replace(reading, pipeline=wanted.name, version=wanted.version or 0)
+        text = await self.text(intake, reading)
+        agents = planned_agents(definition, inputs_of(reading, text))
+        return await self.engine.store.intakes.begin(
+            intake.message,
+            seen=intake.reading,
+            turn=seen.turn,
+            run_id=run_of_message(intake.message, intake.at_us),
+            reading=write_reading(replace(reading, planned_agents=agents)),
+        )
+
+    async def check(self, intake: Intake) -> None:
+        """Refuse what could not begin, before room is made for it: its pipeline may be missing.
+
+        What a model is to read first cannot be judged yet.
+        """
+        reading = await self._read(intake)
+        if reading is not None:
+            await self._chosen(intake, reading)
+        elif intake.pipeline:
+            await self.engine.registry.version(read_wanted(intake.pipeline))
+
+    async def _chosen(self, intake: Intake, reading: MessageReading) -> Wanted:
+        """The pipeline of the new run: what a run is started anew with is what it was started with."""
+        if reading.instead_of and not intake.pipeline:
+            before = (await self.engine.journal.load(reading.instead_of)).run
+            if before.pipeline_version is not None:
+                return Wanted(before.pipeline, before.pipeline_version)
+        assert reading.intent is not None
+        choosing = Choosing(self.engine.registry, self.settings.pipelines)
+        return await choosing.choose(intake.pipeline, reading.intent)
+
+    async def create(self, intake: Intake) -> Run:
+        """Create the run that a message has begun, if it is not there yet."""
+        try:
+            return (await self.engine.journal.load(intake.run_id)).run
+        except RunNotFound:
+            pass
+        reading = read_reading(intake.reading)
+        pipeline = await self.engine.registry.find(Wanted(reading.pipeline, reading.version))
+        start = StartRequest(
+            inputs=inputs_of(reading, await self.text(intake, reading)),
+            run_id=intake.run_id,
+            on_owner_loss=self.settings.on_owner_loss,
+            exclusive_key=f"chat/{intake.chat}",
+            chat=intake.chat,
+            project=await self._project(intake),
+            workdir=await self._workdir(intake, reading),
+        )
+        await self._limit_calls(intake.run_id)
+        return await self._create(pipeline, start)
+
+    async def _create(self, pipeline: Pipeline, start: StartRequest) -> Run:
+        """Create a run whose id derives from a message; or find it, if another process was first."""
+        try:
+            return (await self.engine.submit(pipeline, start)).run
+        except Refused as refusal:
+            if refusal.code != "run_exists" or start.run_id is None:
+                raise
+            return (await self.engine.journal.load(start.run_id)).run
+
+    async def _workdir(self, intake: Intake, reading: MessageReading) -> str | None:
+        """Where the commands work: a run that is started anew changes the files that it changed before."""
+        if reading.instead_of:
+            before = (await self.engine.journal.load(reading.instead_of)).run
+            if before.workdir is not None:
+                return before.workdir
+        return intake.workdir or None
+
+    async def _project(self, intake: Intake) -> str | None:
+        chat = await self.engine.store.intakes.find_chat(intake.chat)
+        return intake.project or (chat.project if chat else "") or None
+
+    async def text(self, intake: Intake, reading: MessageReading) -> str:
+        """What the run is about: the message, or that of the run which it starts anew."""
+        if reading.instead_of:
+            before = facts_of((await self.engine.journal.load(reading.instead_of)).run)
+            if before.user_message is not None:
+                return before.user_message
+        return text_of(await self.engine.store.messages.content(intake.message) or ())
+
+    async def _read(self, intake: Intake) -> MessageReading | None:
+        """The message as it is read once: as the run that it starts anew was, by a model, or by rules.
+
+        None: a model is to be asked first.
+        """
+        noted = read_reading(intake.reading)
+        text = await self.text(intake, noted)
+        reading = read_by_rules(text, has_files=await self._has_files(intake))
+        reading = replace(reading, instead_of=noted.instead_of, asked=noted.asked)
+        if noted.instead_of:
+            before = facts_of((await self.engine.journal.load(noted.instead_of)).run)
+            if before.intent is not None and before.scope is not None:
+                return replace(reading, intent=Intent(before.intent), scope=ChatScope(before.scope))
+        classifier = self.settings.classifier
+        if noted.asked:
+            return await self._answered(noted.asked, reading)
+        return reading if classifier is None else None
+
+    async def _answered(self, run_id: str, by_rules: MessageReading) -> MessageReading:
+        """The message as a model has read it, or by rules, if its run did not get there or is gone."""
+        try:
+            asked = (await self.engine.journal.load(run_id)).run
+        except RunNotFound:
+            return by_rules
+        return read_by_model(asked, str(asked.context.get("classifier")), by_rules)
+
+    async def _ask(self, intake: Intake) -> bool:
+        """Let a model read a message, in a run of its own that the message then waits for."""
+        classifier, run_id = self.settings.classifier, reading_run(intake.message, intake.at_us)
+        assert classifier is not None
+        noted = read_reading(intake.reading)
+        pipeline = self.engine.sources.prepare(reading_source(classifier), "<reading>")
+        start = StartRequest(
+            inputs={
+                "user_message": await self.text(intake, noted),
+                "has_files": await self._has_files(intake),
+                "classifier": classifier,
+            },
+            run_id=run_id,
+            on_owner_loss="requeue",
+            tags=(READING_TAG,),
+            chat=intake.chat,
+            project=await self._project(intake),
+        )
+        await self._limit_calls(run_id)
+        await self._create(pipeline, start)
+        return await self.engine.store.intakes.note(
+            intake.message,
+            seen=intake.reading,
+            behind=run_id,
+            reading=write_reading(replace(noted, asked=run_id)),
+        )
+
+    async def _has_files(self, intake: Intake) -> bool:
+        """Whether there is work to change: files where the commands work, or a run of the chat that has
+        completed."""
+        if intake.workdir and _has_visible(intake.workdir):
+            return True
+        return bool(await runs_of(self.engine, intake.chat, (RunStatus.COMPLETED,)))
+
+    async def _limit_calls(self, run_id: str) -> None:
+        """Limit the calls of a run of a chat, unless something is said about runs or about this one."""
+        (scope,) = await self.engine.store.limits.read([f"run/{run_id}"])
+        if scope.own[2] is None and scope.default[2] is None:
+            await self.engine.store.limits.change(scope.id, {"calls": CALLS_PER_CHAT_RUN})
+
+
+def _has_visible(directory: str) -> bool:
+    try:
+        return any(not name.startswith(".") for name in os.listdir(directory))
+    except OSError:
+        return False  # it is another machine's

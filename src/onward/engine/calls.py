@@ -1,0 +1,499 @@
+"""Recorded calls inside a step: each is made once, and answered from the log ever after.
+
+A call that may be repeated is one append, its answer. One that must not be repeated is on disk before it
+begins, so that a crash in the middle of it is noticed and a person decides; so is one that reserves from a
+limit or streams.
+
+`CallRecorder` is what a handler sees as its `Recorder`; `CallTries` makes a call and records each try. Two
+kinds of calls are special. The answer of a question is a person's: the question is a gate, and the attempt
+is held until it is decided. An effect of a step must not be repeated, and its exception is an answer, too.
+(Effects outside steps are in `engine/effects.py`.)
+
+`call_log` has the events of a try and the calls that were answered before, `attempt` stops an attempt
+between two calls. What may be written is decided and folded in `machine/`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from onward.clock import Clock, Dice, TookTooLong, within
+from onward.engine.appender import Appender, WaitingCalls
+from onward.engine.attempt import AttemptHold, UnderWay
+from onward.engine.call_log import CallMemory, OneTry, read_memory, told, value_of
+from onward.engine.effects import AtMostOnce, in_doubt
+from onward.engine.journal import Journal
+from onward.engine.lease import Hold, LeaseKeeper
+from onward.engine.messages import Flusher, MessageStream
+from onward.engine.persist import unbroken
+from onward.errors import CallTimedOut, EffectFailed, InvalidInput, LimitReached, Refused, StoreError
+from onward.handlers.calls import CallOptions, Recorder, StepPast, StepQuestion
+from onward.handlers.user_functions import Functions
+from onward.machine.decide.calls import (
+    call_in_doubt,
+    finish_call,
+    lose_call,
+    open_attempt,
+    question_changed,
+    start_call,
+)
+from onward.model.call import (
+    CallFinished,
+    CallKind,
+    CallStarted,
+    CallStatus,
+    LimitHit,
+    Streamed,
+    call_key,
+    gate_of_call,
+)
+from onward.model.chat import message_id
+from onward.model.context import check_value
+from onward.model.events import StepStarted
+from onward.model.gate import Decision
+from onward.model.result import as_value, check_effect_key, unpack_effect
+from onward.store.port.retention import Blobs
+
+
+class CallParts(msgspec.Struct, frozen=True):
+    """What the calls of one held run need."""
+
+    appender: Appender
+    journal: Journal
+    blobs: Blobs
+    effects: AtMostOnce
+    keeper: LeaseKeeper
+    hold: Hold
+    clock: Clock
+    dice: Dice
+    loop: asyncio.AbstractEventLoop
+    flusher: Flusher
+    sweep: Callable[[], Awaitable[object]]
+    """Looks for runs whose holder died, which settles what their calls had reserved."""
+    waiting: WaitingCalls
+
+    async def trust(self) -> None:
+        """Make sure of the lease: after its deadline, the database decides before anything is done."""
+        if not self.keeper.is_trusted(self.hold):
+            await self.keeper.regain(self.hold)
+
+
+class CallRecorder:
+    """The calls of one attempt. `functions` are those of the user that run in it."""
+
+    def __init__(
+        self, parts: CallParts, started: StepStarted, functions: Functions, holding: AttemptHold
+    ) -> None:
+        self._parts, self._started, self._functions = parts, started, functions
+        self._holding, self._under_way = holding, UnderWay(started.step, holding)
+        self._tries = CallTries(parts, started, functions, holding)
+        self._memory: asyncio.Task[CallMemory] | None = None
+
+    def key_of(self, call: str) -> str:
+        """The idempotency key of a call."""
+        run, step = self._parts.appender.run, self._started.step
+        calls = run.open_steps[step].calls if step in run.open_steps else None
+        return call_key(run.id, step, call, 0 if calls is None else calls.generation)
+
+    async def call(
+        self, key: str, function: Callable[..., Any], arguments: Sequence[Any], options: CallOptions
+    ) -> Any:
+        """What the function answered: now, or when this call was made before."""
+        self._tries.check_open()
+        outer = self._under_way.outer(key)
+        memory = await self._remembered()
+        answered = memory.answers.get(key)
+        if answered is not None:
+            check_kind(answered, is_question=False)
+            return await value_of(memory, self._parts.appender.run.id, answered)
+        self._under_way.check_idle(key)
+        if outer is None:
+            await self._holding.boundary()
+        with self._under_way.one(key, outer):
+            run = partial(self._run, key, function, arguments, options)
+            return await self._tries.make(memory, key, run, options)
+
+    async def ask(self, key: str, question: StepQuestion) -> Decision:
+        """What a person answered. Until somebody has, the attempt ends here and the run waits."""
+        self._tries.check_open()
+        outer = self._under_way.outer(key)
+        memory = await self._remembered()
+        answered = memory.answers.get(key)
+        if answered is None:
+            self._under_way.check_idle(key)
+            if outer is None and not self._holding.is_asking:
+                await self._holding.boundary()
+            with self._under_way.one(key, outer):
+                await self._parts.trust()
+                parts, number = self._parts, memory.tries.get(key, 0) + 1
+                answered = await take_answer(
+                    parts.appender, self._holding, self._started, key, number, question
+                )
+                memory.next_try(key)
+                memory.note(answered)
+        check_kind(answered, is_question=True)
+        recorded = await value_of(memory, self._parts.appender.run.id, answered)
+        return decision_of(question, answered, recorded)
+
+    async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
+        """The same for an effect: what it raised is an answer, too, unless `only_success`."""
+        opened = self._parts.appender.run.open_steps.get(self._started.step)
+        earlier = self._parts.effects if opened is not None and opened.starts > 1 else None
+        return await effect(self, self._functions, earlier, key, function, only_success=only_success)
+
+    def call_from_thread(self, call: Coroutine[Any, Any, Any]) -> Any:
+        """The same for a plain function, which runs in a thread."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run_coroutine_threadsafe(call, self._parts.loop).result()
+        call.close()
+        raise InvalidInput(
+            "call_sync and ask_sync are for plain functions; in an async function write "
+            "`await step.call(…)` or `await step.ask(…)`."
+        )
+
+    async def has(self, call: str) -> bool:
+        """Whether a call has been answered."""
+        return call in (await self._remembered()).answers
+
+    async def past(self) -> StepPast:
+        """What earlier attempts of the step asked, if their answers still count."""
+        return (await self._remembered()).past
+
+    async def dropped(self) -> dict[str, Any]:
+        """What the tools of the last round answered, by call, if the step is tried anew since."""
+        memory, run_id = await self._remembered(), self._parts.appender.run.id
+        return {call: await value_of(memory, run_id, found) for call, found in memory.dropped.items()}
+
+    def instructions(self) -> tuple[str, ...]:
+        """What people have told the run's agents and no step has taken yet."""
+        return self._parts.appender.run.steering
+
+    async def content(self, hash: str) -> bytes | None:
+        """Stored content, such as a message of a conversation."""
+        return await (await self._remembered()).content.find(hash)
+
+    async def partial(self, call: str) -> str:
+        """The text that came of a call before its last tries failed or were lost; empty if none did."""
+        memory = await self._remembered()
+        for message in reversed(memory.messages.get(call, ())):
+            text = await self._parts.flusher.text_of(message)
+            if text:
+                return text
+        return ""
+
+    def thread_of(self, key: str) -> str:
+        """The end of the conversation with this key, which earlier steps had; empty if there is none."""
+        return self._parts.appender.run.threads.get(key, "")
+
+    async def hold(
+        self, reason: str, detail: str, until_us: int | None = None, limit: LimitHit | None = None
+    ) -> None:
+        """End the attempt between two calls; the run continues it later. This never returns."""
+        self._holding.ask(reason, detail, until_us, limit)
+        await self._holding.boundary()
+
+    async def wait_s(self, seconds: float) -> None:
+        """Wait before a call is made again; ends early when the attempt does."""
+        await self._tries.wait_s(seconds)
+
+    async def is_held(self) -> bool:
+        """Whether the attempt was ended between two calls, and its result does not count."""
+        return await self._holding.is_held()
+
+    def close(self) -> None:
+        """The attempt is over."""
+        self._holding.close()
+
+    async def _remembered(self) -> CallMemory:
+        if self._memory is None:
+            parts = self._parts
+            self._memory = asyncio.create_task(
+                read_memory(parts.journal, parts.blobs, parts.appender.run, self._started.step)
+            )
+        return await asyncio.shield(self._memory)
+
+    async def _run(
+        self,
+        key: str,
+        function: Callable[..., Any],
+        arguments: Sequence[Any],
+        options: CallOptions,
+        stream: MessageStream | None,
+    ) -> Any:
+        arguments = arguments if stream is None else (*arguments, stream)
+        with self._under_way.inside(key, repeatable=options.repeatable):
+            return await execute_in_time(
+                self._parts.clock, self._functions, key, function, arguments, options
+            )
+
+
+RETRY_S_FIRST, RETRY_S_MAX = 0.5, 30.0
+ROOM_S = 1.0
+"""How often to ask again for what others have reserved."""
+Function = Callable[[MessageStream | None], Any]
+"""What is called; it gets the message that its text is stored in, if there is one."""
+
+
+class CallTries:
+    """Tries the calls of one attempt. `functions` are those of the user that run in it."""
+
+    def __init__(
+        self, parts: CallParts, started: StepStarted, functions: Functions, holding: AttemptHold
+    ) -> None:
+        self._parts, self._started, self._functions = parts, started, functions
+        self._holding = holding
+
+    def check_open(self) -> None:
+        """Refuse a call of an attempt that is over."""
+        self._functions.check_open()
+        open_attempt(self._parts.appender.run, self._started.step, self._started.attempt)
+
+    async def wait_s(self, seconds: float) -> None:
+        """Wait before a call is made again; ends early when the attempt does."""
+        await self._parts.clock.wait_s(seconds, self._holding.over)
+        self.check_open()
+
+    async def make(self, memory: CallMemory, key: str, function: Function, options: CallOptions) -> Any:
+        """What the function answered, tried as often as `options` allow."""
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return await self._try(memory, key, function, options)
+            except Exception:
+                if tries > options.retries or key in self._lost():
+                    raise
+            await self.wait_s(self._pause_s(tries))
+
+    def _pause_s(self, tries: int) -> float:
+        return min(RETRY_S_FIRST * 2.0 ** (tries - 1), RETRY_S_MAX) * (0.5 + self._parts.dice.roll() / 2)
+
+    def _lost(self) -> dict[str, int]:
+        opened = self._parts.appender.run.open_steps.get(self._started.step)
+        return {} if opened is None or opened.calls is None else opened.calls.lost
+
+    async def _try(self, memory: CallMemory, key: str, function: Function, options: CallOptions) -> Any:
+        """One try of the call, and the record of its end."""
+        await self._parts.trust()
+        number = memory.next_try(key)
+        one, streamed = OneTry(self._started, key, number, options), self._streamed(key, number, options)
+        if options.records_start:
+            try:
+                await self._start(one.started(streamed), options.steering)
+            except (LimitReached, Refused):
+                memory.tries[key] = number - 1  # it was not begun
+                raise
+            if streamed is not None:
+                memory.begin(key, streamed.message)
+        began_s = self._parts.clock.awake_s()
+        with self._open(streamed) as stream:
+            try:
+                value = await function(stream)
+                finished = one.answered(value, self._since_us(began_s))
+                if stream is not None:
+                    await stream.drain()  # the end of a message comes after its text
+                    finished = stream.with_text(finished)
+            except CallTimedOut as error:
+                await unbroken(self._too_late(one, began_s, error))
+                raise
+            except Exception as error:
+                await unbroken(self._failed(one, began_s, error, stream))
+                raise
+        # Even if the caller is cancelled now: it was answered, and must not be asked again.
+        written = await unbroken(self._parts.appender.record(partial(finish_call, finished=finished)))
+        # The answer as it was written, without secrets: a resumed step gets no other.
+        finished = next(event for event in written if isinstance(event, CallFinished))
+        memory.note(finished)
+        return finished.content if finished.is_bytes else finished.value
+
+    def _since_us(self, began_s: float) -> int:
+        return max(0, int((self._parts.clock.awake_s() - began_s) * 1_000_000))
+
+    def _streamed(self, key: str, number: int, options: CallOptions) -> Streamed | None:
+        """The message that the text of the call is stored in, if there is a chat for it."""
+        if not options.chat:
+            return None
+        run_id, step = self._parts.appender.run.id, self._started.step
+        return Streamed(chat=options.chat, message=message_id(run_id, step, key, number))
+
+    def _open(self, streamed: Streamed | None) -> AbstractContextManager[MessageStream | None]:
+        """The message, once the start of its call is recorded. A refused flush means: ask for the lease."""
+        if streamed is None:
+            return nullcontext()
+        lease = self._parts.hold.lease
+        return self._parts.flusher.open(streamed, run_id=lease.run_id, token=lease.token)
+
+    async def _start(self, started: CallStarted, told: tuple[str, ...]) -> None:
+        """Record the start; if others have reserved what is left of a limit, wait for it."""
+        if started.call in self._lost():
+            raise call_in_doubt(started.step, started.call)
+        while True:
+            try:
+                await self._parts.appender.record(partial(start_call, started=started, told=told))
+                return
+            except LimitReached as reached:
+                if not reached.fits_spent:
+                    raise
+            # Others have reserved what is left. They may be dead: then somebody must notice.
+            with self._parts.waiting.one(), self._functions.stopwatch.standing():
+                await self._parts.sweep()
+                await self.wait_s(ROOM_S)
+
+    async def _failed(
+        self, one: OneTry, began_s: float, error: Exception, stream: MessageStream | None = None
+    ) -> None:
+        if stream is not None:
+            with suppress(StoreError):  # what came of the answer stays visible, if the store takes it
+                await stream.drain()
+        failed = one.failed(error, self._since_us(began_s))
+        failed = failed if stream is None else stream.with_text(failed)
+        await self._parts.appender.record(partial(finish_call, finished=failed))
+
+    async def _too_late(self, one: OneTry, began_s: float, error: CallTimedOut) -> None:
+        """A call that took too long failed; one that must not be repeated may have done its work."""
+        if one.options.repeatable:
+            await self._failed(one, began_s, error)
+            return
+        decide = partial(lose_call, lost=one.lost(error), attempt=self._started.attempt)
+        await self._parts.appender.record(decide)
+
+
+async def execute(functions: Functions, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the function returns. A plain one is registered until it has ended."""
+    if inspect.iscoroutinefunction(function):
+        return await function(*arguments)
+    returned = await functions.call(function, *arguments)
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+async def execute_in_time(
+    clock: Clock,
+    functions: Functions,
+    key: str,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    options: CallOptions,
+) -> Any:
+    """The same within the call's time limit, if it has one; CallTimedOut after that.
+
+    One that swallows its cancellation has as long to return as the function of a step has.
+    """
+    if options.time_limit_s is None:
+        return await execute(functions, function, *arguments)
+    began_s, limit_s = clock.awake_s(), options.time_limit_s
+    try:
+        return await within(functions.attend(key, function(*arguments)), limit_s, clock)
+    except TookTooLong:
+        raise CallTimedOut(key, limit_s, is_running=functions.is_busy()) from None
+    except Exception as error:
+        if clock.awake_s() - began_s < limit_s:
+            raise
+        raise CallTimedOut(key, limit_s) from error  # it failed because it was cancelled
+
+
+GATE = CallKind.GATE.value
+
+
+def check_kind(finished: CallFinished, *, is_question: bool) -> None:
+    """Refuse a key that a call and a question of one step share."""
+    if (finished.type == GATE) is not is_question:
+        raise InvalidInput(
+            f"{finished.call!r} names a call and a question of step {finished.step}; choose another key."
+        )
+
+
+def decision_of(question: StepQuestion, finished: CallFinished, recorded: Mapping[str, Any]) -> Decision:
+    """A remembered answer. It counts only for the question that was asked."""
+    if recorded["question"] != question.hash:
+        raise question_changed(finished.step, finished.call)
+    return question.decision(recorded, finished.by)
+
+
+async def take_answer(
+    appender: Appender,
+    holding: AttemptHold,
+    started: StepStarted,
+    call: str,
+    number: int,
+    question: StepQuestion,
+) -> CallFinished:
+    """The answer to a question, recorded as that of its call.
+
+    Without one the question is put to people, the attempt is held, and this never returns: the next time the
+    handler comes here, there is an answer.
+    """
+    opened = open_attempt(appender.run, started.step, started.attempt)
+    gate_id = gate_of_call(started.step, call, 0 if opened.calls is None else opened.calls.generation)
+    gate = appender.run.gates.get(gate_id)
+    if gate is not None and gate.question != question.hash:
+        raise question_changed(started.step, call)
+    if gate is None or gate.decided is None:
+        await holding.wait_for_answer(call, gate_id, question)
+    assert gate is not None
+    finished = CallFinished(
+        step=started.step,
+        attempt=started.attempt,
+        call=call,
+        number=number,
+        status=CallStatus.OK,
+        type=GATE,
+        value=question.recorded(gate),
+        by=gate.by,
+    )
+    written = await unbroken(appender.record(partial(finish_call, finished=finished)))
+    return next(event for event in written if isinstance(event, CallFinished))
+
+
+EFFECT = "effect:"
+"""What the calls that are effects are named by, so that no other call has the same key."""
+
+
+async def effect(
+    recorder: Recorder,
+    functions: Functions,
+    earlier: AtMostOnce | None,
+    key: str,
+    function: Callable[[], Any],
+    *,
+    only_success: bool,
+) -> Any:
+    """What the effect answered. `earlier`: where older versions stored the effects of steps."""
+    check_effect_key(key)
+    if earlier is not None:
+        found = await earlier.find(recorder.key_of(key))
+        if found is not None and found.result is None:
+            raise in_doubt(found)
+        if found is not None and found.result is not None:
+            return as_value(key, unpack_effect(key, found.result))
+    raised: list[Exception] = []
+    options = CallOptions(repeatable=False, type=CallKind.EFFECT.value, name=key)
+    answer = partial(_answer, functions, function, raised, only_success)
+    answered = await recorder.call(f"{EFFECT}{key}", answer, (), options)
+    if raised:
+        raise raised[0]
+    if "error" in answered:
+        raise EffectFailed(key, answered["error"], f"{EFFECT}{key}")
+    return answered["value"]
+
+
+async def _answer(
+    functions: Functions, function: Callable[[], Any], raised: list[Exception], only_success: bool
+) -> dict[str, Any]:
+    try:
+        value = await execute(functions, function)
+        check_value(value, "the result of an effect")
+    except Exception as error:
+        if only_success:
+            raise
+        raised.append(error)
+        return {"error": told(error)}
+    return {"value": value}

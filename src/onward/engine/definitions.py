@@ -1,0 +1,155 @@
+"""Pipelines as the planner uses them, and which handler serves which node, known before a run begins.
+
+Also what commands get, and whether the working directory of a run is there: all of it is checked before
+anything is written. Quick commands import this: it knows nothing of the run loop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+
+from onward.engine.child import is_steering
+from onward.engine.control.requests import Interviewer
+from onward.errors import InvalidInput, NoProvider, UnknownHandler, WorkdirGone
+from onward.handlers.port import ChecksNodes, Handler
+from onward.handlers.simulate import SimulatedAgent, SimulatedTool
+from onward.machine.definition import AGENT, MANAGER, TOOL, Definition, is_simulated
+from onward.model.row import needed_directory
+from onward.model.run import Run, Simulation
+from onward.pipeline.build import Pipeline
+from onward.pipeline.graph import Node
+
+DEFINITIONS_MAX = 64
+
+
+class DefinitionCache:
+    """A cache of definitions; `kinds` are the nodes that the app has handlers for."""
+
+    def __init__(self, kinds: Collection[str] = ()) -> None:
+        self._kinds = kinds
+        self._definitions: dict[str, Definition] = {}
+
+    def definition(self, pipeline: Pipeline) -> Definition:
+        """The planner's view of a pipeline, created once for many runs."""
+        found = self._definitions.get(pipeline.hash)
+        if found is None or found.graph is not pipeline.graph:
+            if len(self._definitions) >= DEFINITIONS_MAX:
+                self._definitions.clear()
+            found = self._definitions[pipeline.hash] = Definition(pipeline.graph)
+        return found
+
+    def needs(self, definition: Definition, simulation: Simulation | None) -> tuple[str, ...]:
+        """The handlers that a process needs to execute a run. What is simulated needs none, and managers only
+        the agent that some of them ask: every engine serves them."""
+        if simulation is None and MANAGER not in definition.handlers:
+            return definition.handlers
+        kinds = set(definition.handlers)
+        is_ours = MANAGER not in self._kinds or (simulation is not None and not simulation.real_tools)
+        if MANAGER in kinds and is_ours:
+            kinds.remove(MANAGER)
+            if any(is_steering(node) for node in definition.managers):
+                kinds.add(AGENT)
+        return tuple(sorted(kind for kind in kinds if not is_simulated(simulation, kind)))
+
+
+def check_workdir(workdir: str | None, *, is_here: bool) -> None:
+    """Refuse a directory that a run cannot be given; with `is_here`, also one that is not on this machine."""
+    if workdir is None:
+        return
+    if not os.path.isabs(workdir):
+        raise InvalidInput(f"the directory {workdir!r} is relative; write the whole path.")
+    try:
+        workdir.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"the name of the directory {workdir!r} is not UTF-8; use another.") from None
+    if is_here and not os.path.isdir(workdir):
+        raise InvalidInput(f"there is no directory {workdir}; create it, or name another.")
+
+
+def check_still_there(run: Run) -> None:
+    """Refuse to execute a run here whose directory is gone. One that executes nothing needs none."""
+    for workdir in filter(None, map(needed_directory, run.needs)):
+        if not os.path.isdir(workdir):
+            raise WorkdirGone(run.id, workdir)
+
+
+Around = Callable[[str, Handler], Handler]
+"""Wraps the handler of a kind of nodes, to watch it."""
+
+
+class Serving(DefinitionCache):
+    """The handlers of a process, and the variables that its commands get."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        overseer: Callable[[Handler | None, Interviewer | None], Handler],
+        around: Around | None = None,
+        variables: Collection[str] = (),
+    ) -> None:
+        super().__init__(handlers)
+        self.handlers, self._overseer, self._around = handlers, overseer, around
+        self.variables = tuple(sorted(variables))
+
+    def handlers_for(
+        self,
+        definition: Definition,
+        simulation: Simulation | None,
+        interviewer: Interviewer | None = None,
+        finished: Collection[str] = (),
+    ) -> Mapping[str, Handler]:
+        """The handlers that serve a run; refuses before anything begins if one is missing.
+
+        The refusal names a node that has not `finished`, if it can.
+        """
+        handlers = self._with_simulated(definition, simulation)
+        if MANAGER in definition.handlers and MANAGER not in handlers:
+            agent = handlers.get(AGENT)
+            handlers = {**handlers, MANAGER: self._overseer(agent, interviewer)}
+            for node in definition.managers:
+                if agent is None and is_steering(node):
+                    raise NoProvider(node.id)
+        if any(kind not in handlers for kind in definition.handlers):
+            unserved = [node for node, kind in definition.handler_kinds.items() if kind not in handlers]
+            node_id = min(unserved, key=lambda node: node in finished)
+            raise _missing(definition.graph.nodes[node_id], definition.handler_kinds[node_id], handlers)
+        checking = {kind for kind in definition.handlers if hasattr(handlers[kind], "check_node")}
+        for node_id, kind in definition.handler_kinds.items() if checking else ():
+            handler = handlers[kind]
+            if isinstance(handler, ChecksNodes):
+                handler.check_node(definition.graph.nodes[node_id])
+        if self._around is None:
+            return handlers
+        return {kind: self._around(kind, handler) for kind, handler in handlers.items()}
+
+    def check_served(
+        self, pipeline: Pipeline, simulation: Simulation | None, workdir: str | None = None
+    ) -> None:
+        """Refuse a pipeline that this process could not run in this directory."""
+        definition = self.definition(pipeline)
+        self.handlers_for(definition, simulation)
+        check_workdir(workdir, is_here=bool(self.needs(definition, simulation)))
+
+    def _with_simulated(self, definition: Definition, simulation: Simulation | None) -> Mapping[str, Handler]:
+        """The handlers of this process, or those that play a simulation instead."""
+        if simulation is None:
+            return self.handlers
+        kinds = (kind for kind in (AGENT, *definition.handlers) if is_simulated(simulation, kind))
+        played: dict[str, Handler] = {
+            kind: SimulatedTool(simulation.script) if kind == TOOL else SimulatedAgent(simulation.script)
+            for kind in kinds
+        }
+        return {**self.handlers, **played} if simulation.real_tools else played
+
+
+def _missing(node: Node, kind: str, handlers: Mapping[str, Handler]) -> Exception:
+    if kind != AGENT:
+        return UnknownHandler(node.id, kind, list(handlers))
+    if program := node.text("agent_program"):
+        return InvalidInput(
+            f"node {node.id!r} wants the program {program!r}, and no program that works as an agent "
+            f"was found in PATH; install it, or set its command in [programs.{program}] of onward.toml "
+            "(docs/agents.md)."
+        )
+    return NoProvider(node.id)

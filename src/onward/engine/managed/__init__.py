@@ -1,1 +1,0 @@
-"""A step that manages another run. Begin with `oversee`."""

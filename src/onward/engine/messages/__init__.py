@@ -1,1 +1,0 @@
-"""Text on its way into messages, and what becomes of it afterwards. Begin with `flusher`."""

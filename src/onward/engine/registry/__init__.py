@@ -1,1 +1,0 @@
-"""Pipelines by their names. Begin with `pipelines`."""

@@ -1,1 +1,0 @@
-"""Workers: processes that claim due runs and execute them. Begin with `worker`."""
