@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from onward.cli.main import COMMANDS, GROUPS, function_of, make_app, room_of
-from onward.cli.manual.help import MANUAL, description
+from onward.cli.manual import MANUAL, description
 from onward.cli.options import Common
 
 SHARED = {f"--{field}" for field in Common.__dataclass_fields__}
@@ -27,7 +27,7 @@ def command_page(generated: str) -> str:
     for room, title in GROUPS.items():
         lines += ["", f"## {title}"]
         for name, module, _ in COMMANDS:
-            if room_of(name, module) == room:
+            if room_of(module) == room:
                 arguments = [*app[name].assemble_argument_collection(default_parameter=app.default_parameter)]
                 lines += _command(name, description(function_of(name, module)), arguments)
     return "\n".join(lines) + "\n"

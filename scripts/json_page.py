@@ -10,7 +10,7 @@ from types import UnionType
 from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from onward.cli.main import COMMANDS
-from onward.cli.replies import REPLIES, Failure, Reply
+from onward.cli.replies import REPLIES, FailureShown, JsonReply
 
 FIELDS = Path(__file__).with_name("json_fields.toml")
 NAMES = Path(__file__).parent.parent / "tests" / "cli" / "json_names.json"
@@ -29,7 +29,7 @@ _PLAIN = {
 def described() -> dict[str, type]:
     """Every object that a reply consists of, by name, in the order of the commands."""
     found: dict[str, type] = {}
-    for kind in (*(reply.type for replies in REPLIES.values() for reply in replies), Failure):
+    for kind in (*(reply.type for replies in REPLIES.values() for reply in replies), FailureShown):
         _collect(kind, found)
     return found
 
@@ -130,7 +130,7 @@ def json_page(generated: str) -> str:
         *("", "## Replies", "", "| command | reply |", "|---|---|"),
         *(f"| `{name}` | {'; '.join(map(_reply, REPLIES[name]))} |" for name, _, _ in COMMANDS),
         "",
-        "A command that is refused or fails prints a [Failure](#failure) instead; the",
+        "A command that is refused or fails prints a [FailureShown](#failureshown) instead; the",
         "[exit code](commands.md) says which. `events` prints the fields of each [event](events.md) beside",
         "`seq`, `kind`, `at` and `run`. `export` without `--out` prints only the export itself.",
         *("", "## Objects"),
@@ -141,7 +141,7 @@ def json_page(generated: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _reply(reply: Reply) -> str:
+def _reply(reply: JsonReply) -> str:
     words = _linked(type_words(reply.type)) + (", one per line" if reply.is_lines else "")
     return f"{words} ({reply.when})" if reply.when else words
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import UnionType
 from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from onward.cli.replies import REPLIES, ErrorShown, Failure
+from onward.cli.replies import REPLIES, ErrorShown, FailureShown
 
 OPEN = (ErrorShown,)  # has more fields for some codes
 
@@ -20,7 +20,9 @@ def check_reply(words: Sequence[str], printed: str) -> None:
         return
     for line in printed.splitlines():
         value = json.loads(line)
-        faults = [fault(value, kind, name) for kind in (*(reply.type for reply in REPLIES[name]), Failure)]
+        faults = [
+            fault(value, kind, name) for kind in (*(reply.type for reply in REPLIES[name]), FailureShown)
+        ]
         assert None in faults, f"`onward {' '.join(words)}` is not described: {'; '.join(map(str, faults))}"
 
 

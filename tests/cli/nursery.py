@@ -30,8 +30,8 @@ from typing import IO, Any, Never
 
 IMPORTED = (
     "onward.cli.main",
-    "onward.cli.commands.start.run",
-    "onward.cli.commands.start.workers",
+    "onward.cli.commands.run",
+    "onward.cli.commands.workers",
     "onward.wiring",
     "onward.store.sqlite.adapter",
     "onward.store.postgres.adapter",

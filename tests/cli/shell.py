@@ -21,7 +21,7 @@ from typing import Any
 from unittest import mock
 
 from onward.cli.main import run
-from onward.cli.print.text import clean
+from onward.cli.output import clean
 from tests.cli.described import check_reply
 from tests.cli.nursery import Process
 from tests.cli.nursery import start as start_python

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.cli.completion.cursor import complete
+from onward.cli.completion import complete
 from tests.cli.shell import GATE, ONWARD, PATIENCE_S, Shell, Terminal, pipeline
 
 IN_BASH = """

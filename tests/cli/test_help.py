@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 
 from onward.cli.main import COMMANDS, GROUPS
-from onward.cli.manual.help import MANUAL
+from onward.cli.manual import MANUAL
 from tests.cli.shell import ONWARD, Done, Shell
 
 NAMES = [name for name, _, _ in COMMANDS]

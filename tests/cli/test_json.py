@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 
 from onward.cli.main import COMMANDS
-from onward.cli.replies import REPLIES, Failure, Steered
+from onward.cli.replies import REPLIES, FailureShown, Steered
 from scripts.json_page import ANYWHERE, FIELDS, names, promised, replies
 from tests.cli.described import fault
 from tests.cli.shell import GATE, Shell, pipeline
@@ -132,7 +132,7 @@ def test_a_reply_that_is_not_as_described_is_found() -> None:
         fault({"id": "x", "steering": [], "of": 1}, Steered, "steer")
         == "steer has of, which Steered does not"
     )
-    assert fault({"error": {"code": "a", "message": "b", "wanted": "c"}}, Failure, "steer") is None
+    assert fault({"error": {"code": "a", "message": "b", "wanted": "c"}}, FailureShown, "steer") is None
 
 
 def test_what_every_command_prints_is_as_described(shell: Shell) -> None:

@@ -11,7 +11,7 @@ from cyclopts import Argument
 
 from onward.app import Onward
 from onward.cli.main import COMMANDS, make_app
-from onward.cli.numbers import Reading
+from onward.cli.options import NumberReader
 from onward.errors import InvalidPipeline
 from onward.model.values import DURATION_S_MAX, INTEGER_MAX
 from onward.pipeline.rules.attributes import EDGE_TYPES, GRAPH_TYPES, NODE_TYPES
@@ -56,7 +56,7 @@ def arguments() -> dict[tuple[str, str], Argument]:
     return {(name, one.name): one for name, one in every if one.hint in kinds}
 
 
-def read(reading: Reading, text: str) -> tuple[float, str] | None:
+def read(reading: NumberReader, text: str) -> tuple[float, str] | None:
     """A number that is accepted, and how it is written."""
     try:
         return reading.read(text), text
@@ -86,7 +86,7 @@ def test_every_flag_that_takes_a_number_has_bounds() -> None:
     assert {name for name, _ in FLAGS} == REST.keys()
     for flag, argument in arguments().items():
         reading = argument.parameter.converter
-        assert isinstance(reading, Reading), flag
+        assert isinstance(reading, NumberReader), flag
         for text in NEVER:
             with pytest.raises(ValueError, match=r"^a "):
                 reading.read(text)
@@ -107,7 +107,7 @@ def test_a_number_that_is_accepted_is_one_that_the_database_can_hold(filled: She
     """I37."""
     for (command, flag), argument in arguments().items():
         reading = argument.parameter.converter
-        assert isinstance(reading, Reading)
+        assert isinstance(reading, NumberReader)
         accepted = sorted(filter(None, (read(reading, text) for text in PERHAPS)))
         for _, text in (accepted[0], accepted[-1]):
             done = filled.inside(command, f"{flag}={text}", *REST[command])

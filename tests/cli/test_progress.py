@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from onward.cli.output import Output
 from onward.cli.print.live import LiveProgress
-from onward.cli.print.output import Output
 from onward.model.events import StepStatus
 from onward.model.result import Result
 from tests.machine.play import Play

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from onward.cli.options import COMMON
-from onward.cli.print.narrate import Narrator
-from onward.cli.print.render import run_page
+from onward.cli.print.progress import Narrator
+from onward.cli.print.run import run_page
 from onward.engine.files.receipts import Definitions, leavings
 from onward.handlers.port import StepContext
 from onward.model.events import Event

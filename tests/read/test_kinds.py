@@ -50,7 +50,7 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
         *("PipelineChanged WorkdirChanged", _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES),
         *("AttemptFailed AttemptInterrupted BranchFinished", _CALLS, "AttemptHeld"),
     ),
-    "cli.print.narrate": _names(
+    "cli.print.progress": _names(
         *("PipelineChanged WorkdirChanged", _REQUESTS, _STOPS, _HANDED_BACK),
         *("RunForked RunClaimed RunResumed GateWithdrawn", "CallLost HoldsLifted AttemptHeld"),
     ),

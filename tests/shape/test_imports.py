@@ -149,30 +149,16 @@ LAYERS["cli.commands"] = ["cli", *(row for row in LAYERS["cli"] if row not in ("
 # Except where a command is itself the process that executes runs.
 EXECUTING: dict[str, list[str]] = {
     # Opens the engine of a run in the foreground: signals stop it, and somebody answers its gates.
-    "start.foreground": ["engine.stop", "engine.control.requests"],
-    # Answers gates at the terminal, until the process is asked to stop.
-    "decide.prompt": ["engine.stop"],
+    "foreground": ["engine.stop", "engine.control.requests"],
     # Is the worker: it claims runs under its own name.
-    "start.workers": ["engine.engine", "engine.stop", "store.owner"],
-    # Counts what a worker's engine and store do.
-    "operate.watching": ["engine.engine", "engine.appender", "store.port.store", "store.owner"],
+    # It also counts what its engine and store do.
+    "workers": ["engine.engine", "engine.stop", "store.owner", "engine.appender", "store.port.store"],
 }
 for executing, parts in EXECUTING.items():
     LAYERS[f"cli.commands.{executing}"] = [*LAYERS["cli.commands"], *parts]
 
 # Commands that know runs only as requests and replies: they would do the same with a server.
-for asking in (
-    "look.preview",
-    "look.show",
-    "look.stats",
-    "look.notifications",
-    "look.usage",
-    "look.messages",
-    "look.status",
-    "look.watch",
-    "decide.steer",
-    "decide.stop",
-):
+for asking in ("status", "show", "limits", "control"):
     LAYERS[f"cli.commands.{asking}"] = [
         *("cli", "operations.requests", "operations.replies", "operations.protocol"),
         *("model", "errors", "clock"),
@@ -306,13 +292,13 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
         ("store.memory", "if TYPE_CHECKING:\n    from onward.machine.plan.planner import Action"),
         ("wiring", "from onward.testing import postgres"),
         ("novelty", ""),
-        ("cli.commands.look.status", "from onward.store.port.runs import RunQuery"),
-        ("cli.commands.decide.stop", "from onward.engine.engine import Engine"),
-        ("cli.commands.operate.gc", "from onward.engine.control.retention import Collector"),
-        ("cli.commands.look.files", "from onward.store.port.store import Store"),
-        ("cli.commands.start.run", "from onward.wiring import open_store"),
-        ("cli.commands.start.foreground", "from onward.engine.engine import Engine"),
-        ("operations.local.look", "from onward.cli.print.text import table"),
+        ("cli.commands.status", "from onward.store.port.runs import RunQuery"),
+        ("cli.commands.control", "from onward.engine.engine import Engine"),
+        ("cli.commands.storage", "from onward.engine.control.retention import Collector"),
+        ("cli.commands.files", "from onward.store.port.store import Store"),
+        ("cli.commands.run", "from onward.wiring import open_store"),
+        ("cli.commands.foreground", "from onward.engine.engine import Engine"),
+        ("operations.local.look", "from onward.cli.output import table"),
         ("store.sqlite", "import psycopg"),
         ("store.postgres_pool", "import apsw"),
         ("store.sql", "from psycopg.rows import dict_row"),
@@ -341,8 +327,8 @@ def test_a_forbidden_import_is_found(name: str, code: str) -> None:
         ),
         ("clock", "import time, random, secrets, uuid"),
         ("config", "import os\nhome = os.environ.get('HOME')"),
-        ("cli.commands.start.workers", "from onward.engine.engine import Engine"),
-        ("cli.opening.database", "from onward.wiring import open_store"),
+        ("cli.commands.workers", "from onward.engine.engine import Engine"),
+        ("cli.operations", "from onward.wiring import open_store"),
     ],
 )
 def test_an_allowed_import_is_not_found(name: str, code: str) -> None:

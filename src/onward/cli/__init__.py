@@ -4,10 +4,11 @@
 code that executes them. A command `x` is a function `x` in a module of `commands/`, and a row of `COMMANDS`
 in `main`. The rest serves all of them:
 
-- `options`, `values`, `numbers`, `opening/`: flags, their values, and the database and app they name
+- `words`, `options`: what was typed, the flags and their values
+- `operations`: the database and the app that the flags name, and what a command asks of them
+- `output`: where a command prints, and how it ends
 - `signals`: Ctrl-C and its relatives
-- `exits`, `failure`, `mistakes`: how a command ends
-- `manual/`, `replies`: its examples and exit codes, and what it prints with `--json`
-- `completion/`: completion in shells
-- `print/`: what is printed
+- `manual`, `replies`: the examples and exit codes of a command, and what it prints with `--json`
+- `completion`: completion in shells
+- `print/`: runs, steps and progress as text for a person
 """

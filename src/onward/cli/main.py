@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from onward.cli.exits import FINE, INTERRUPTED
-from onward.cli.failure import tell_defect, tell_error, tell_usage
-from onward.cli.print.output import Output
-from onward.cli.values import with_script_joined
-from onward.cli.words import with_command_first
+from onward.cli.output import FINE, INTERRUPTED, Output, tell_defect, tell_error, tell_usage
+from onward.cli.words import with_command_first, with_script_joined
 from onward.config import load_settings, own_redactor, redactor_of
 from onward.errors import InvalidInput, OnwardError
 from onward.version import VERSION
@@ -30,59 +27,56 @@ EPILOGUE = (
     "Exit codes: 0 finished well; 1 failed or refused; 2 usage or invalid pipeline; 75 resumable."
 )
 COMMANDS: Sequence[tuple[str, str, str]] = (
-    ("validate", "operate.check", "Check a pipeline file; nothing is executed."),
-    ("run", "start.run", "Run a pipeline in the foreground."),
-    ("simulate-script", "operate.template", "Print a simulation script for a pipeline."),
-    ("status", "look.status", "List runs, or show the status of one."),
-    ("show", "look.show", "Show one run or one of its steps: what happened, what is open."),
-    ("logs", "look.logs", "Print what the commands and agents of a run printed."),
-    ("messages", "look.messages", "Print what the models of a run said, or what was said in a chat."),
-    ("events", "look.show", "Print a run's log."),
-    ("checkpoints", "look.show", "List a run's checkpoints."),
-    ("graph", "look.graph", "Draw a pipeline, or a run in its pipeline."),
-    ("files", "look.files", "Write a run's files from its log."),
-    ("receipts", "look.receipts", "List a run's receipts, check them against its log and rewrite them."),
-    ("calls", "look.calls", "List the calls inside a run's steps."),
-    ("artifacts", "look.files", "List a run's artifacts, or fetch one."),
-    ("resume", "start.resume", "Resume a stopped run."),
-    ("retry", "decide.stopped_step", "Retry the step that stopped."),
-    ("skip", "decide.stopped_step", "Skip the step that stopped and continue."),
-    ("abort", "decide.stopped_step", "Cancel a run that has stopped."),
-    ("replay", "start.replay", "Fork a run at a checkpoint and run the fork."),
-    ("pause", "decide.stop", "Ask a run to stop; it can be resumed."),
-    ("cancel", "decide.stop", "Cancel a run for good."),
-    ("dismiss", "decide.dismiss", "Stop suggesting a stopped run, and stop resuming it automatically."),
-    ("steer", "decide.steer", "Give a run's agents an instruction while it is running."),
-    ("answer", "decide.answer", "Answer a gate and continue."),
-    ("pipelines", "operate.pipelines", "List, add, show, enable and remove registered pipelines."),
-    ("chat", "start.chat", "Say something in a chat: resume, steer, answer or start a run."),
-    ("chats", "look.chats", "List chats, or show one with its runs and messages."),
-    ("submit", "start.submit", "Create one or many runs and leave them to the workers."),
-    ("worker", "start.workers", "Claim due runs and execute them."),
-    ("workers", "start.workers", "List the processes that hold runs."),
-    ("recover", "start.workers", "Look once for runs whose process died."),
-    ("notifications", "look.notifications", "List what was told of runs, and what was not."),
-    ("models", "operate.models", "Show which providers of models are set up, and what models cost."),
-    ("tools", "operate.tools", "Show which tools agents may be allowed to use, and their rules."),
-    ("limits", "operate.limits", "Show, set or reset limits on tokens, cost and calls."),
-    ("usage", "look.usage", "Show what calls cost, by day, run, chat, project, pipeline or model."),
-    ("stats", "look.stats", "Summarize the database in numbers."),
-    ("effect", "operate.effect", "Run a command at most once."),
-    ("gc", "operate.gc", "Delete old runs that have ended."),
-    ("export", "operate.carry", "Write whole runs into a file."),
-    ("import", "operate.carry", "Import the runs of a file."),
-    ("verify", "operate.check", "Check that everything stored matches the logs."),
-    ("doctor", "operate.check", "Check the installation and the database."),
-    ("version", "operate.about", "Print the version."),
-    ("completion", "operate.about", "Print a completion script for a shell."),
+    ("validate", "start/check", "Check a pipeline file; nothing is executed."),
+    ("run", "start/run", "Run a pipeline in the foreground."),
+    ("simulate-script", "start/check", "Print a simulation script for a pipeline."),
+    ("status", "look/status", "List runs, or show the status of one."),
+    ("show", "look/show", "Show one run or one of its steps: what happened, what is open."),
+    ("logs", "look/files", "Print what the commands and agents of a run printed."),
+    ("messages", "look/show", "Print what the models of a run said, or what was said in a chat."),
+    ("events", "look/show", "Print a run's log."),
+    ("checkpoints", "look/show", "List a run's checkpoints."),
+    ("graph", "look/graph", "Draw a pipeline, or a run in its pipeline."),
+    ("files", "look/files", "Write a run's files from its log."),
+    ("receipts", "look/files", "List a run's receipts, check them against its log and rewrite them."),
+    ("calls", "look/show", "List the calls inside a run's steps."),
+    ("artifacts", "look/files", "List a run's artifacts, or fetch one."),
+    ("resume", "start/resume", "Resume a stopped run."),
+    ("retry", "decide/resume", "Retry the step that stopped."),
+    ("skip", "decide/resume", "Skip the step that stopped and continue."),
+    ("abort", "decide/resume", "Cancel a run that has stopped."),
+    ("replay", "start/run", "Fork a run at a checkpoint and run the fork."),
+    ("pause", "decide/control", "Ask a run to stop; it can be resumed."),
+    ("cancel", "decide/control", "Cancel a run for good."),
+    ("dismiss", "decide/control", "Stop suggesting a stopped run, and stop resuming it automatically."),
+    ("steer", "decide/control", "Give a run's agents an instruction while it is running."),
+    ("answer", "decide/resume", "Answer a gate and continue."),
+    ("pipelines", "operate/pipelines", "List, add, show, enable and remove registered pipelines."),
+    ("chat", "start/chat", "Say something in a chat: resume, steer, answer or start a run."),
+    ("chats", "look/chat", "List chats, or show one with its runs and messages."),
+    ("submit", "start/submit", "Create one or many runs and leave them to the workers."),
+    ("worker", "operate/workers", "Claim due runs and execute them."),
+    ("workers", "operate/workers", "List the processes that hold runs."),
+    ("recover", "operate/workers", "Look once for runs whose process died."),
+    ("notifications", "look/status", "List what was told of runs, and what was not."),
+    ("models", "operate/check", "Show which providers of models are set up, and what models cost."),
+    ("tools", "operate/check", "Show which tools agents may be allowed to use, and their rules."),
+    ("limits", "operate/limits", "Show, set or reset limits on tokens, cost and calls."),
+    ("usage", "look/limits", "Show what calls cost, by day, run, chat, project, pipeline or model."),
+    ("stats", "operate/status", "Summarize the database in numbers."),
+    ("effect", "operate/effect", "Run a command at most once."),
+    ("gc", "operate/storage", "Delete old runs that have ended."),
+    ("export", "operate/storage", "Write whole runs into a file."),
+    ("import", "operate/storage", "Import the runs of a file."),
+    ("verify", "operate/check", "Check that everything stored matches the logs."),
+    ("doctor", "operate/check", "Check the installation and the database."),
+    ("version", "operate/about", "Print the version."),
+    ("completion", "operate/about", "Print a completion script for a shell."),
 )
+"""The name of a command, its group in the help and its module, and what it does."""
 WITHOUT_DATABASE = ("validate",)
 GROUPS = {"start": "Run", "look": "Look", "decide": "Decide", "operate": "Operate"}
-"""The headings of the help, by the package that a command is in."""
-_ELSEWHERE = {
-    **dict.fromkeys(("validate", "simulate-script"), "start"),
-    **dict.fromkeys(("worker", "workers", "recover", "stats"), "operate"),
-}
+"""The headings of the help, by the group of a command."""
 COMPLETE = "__complete"
 """What the completion scripts of shells call; people have no use for it."""
 HELP_FLAGS = ("--help", "-h")
@@ -116,7 +110,7 @@ def run(tokens: Sequence[str]) -> int:
 
 def _complete(words: Sequence[str]) -> int:
     """Print what can stand at the cursor."""
-    from onward.cli.completion.cursor import complete
+    from onward.cli.completion import complete
 
     out, index = Output(), int(words[0]) if words and words[0].isdecimal() else 0
     for line in complete(index, words[1:]):
@@ -141,7 +135,7 @@ def _tell_usage(tokens: Sequence[str], message: str, out: Output) -> int:
 
 
 def _mistake(error: CycloptsError) -> str:
-    from onward.cli.mistakes import sentence
+    from onward.cli.words import sentence
 
     return sentence(error, [name for name, _, _ in COMMANDS])
 
@@ -168,7 +162,7 @@ def make_app(explained: str | None = None) -> App:
     )
     groups = {room: Group(title, sort_key=order) for order, (room, title) in enumerate(GROUPS.items())}
     for order, (name, module, help) in enumerate(COMMANDS):
-        place, group = function_of(name, module), groups[room_of(name, module)]
+        place, group = function_of(name, module), groups[room_of(module)]
         told = _explained(name, place) if name == explained else {"help": help}
         app.command(place, name=name, group=group, sort_key=order, **told)
     return app
@@ -177,16 +171,16 @@ def make_app(explained: str | None = None) -> App:
 def function_of(name: str, module: str) -> str:
     """Where the function of a command is, as `module:function`."""
     function = f"{name}_" if iskeyword(name) else name.replace("-", "_")
-    return f"onward.cli.commands.{module}:{function}"
+    return f"onward.cli.commands.{module.partition('/')[2]}:{function}"
 
 
-def room_of(name: str, module: str) -> str:
-    """Which of `GROUPS` a command belongs to: that of its package, unless the table says otherwise."""
-    return _ELSEWHERE.get(name) or module.partition(".")[0]
+def room_of(module: str) -> str:
+    """Which of `GROUPS` a command belongs to."""
+    return module.partition("/")[0]
 
 
 def _explained(name: str, place: str) -> dict[str, Any]:
-    from onward.cli.manual.help import description, epilogue, usage
+    from onward.cli.manual import description, epilogue, usage
 
     return {"usage": usage(name, place), "help": description(place), "help_epilogue": epilogue(name)}
 
@@ -226,7 +220,7 @@ def _print_help(show: Callable[[], object], out: Output) -> int:
 
 
 def _tell_place(common: Common | None, out: Output) -> None:
-    from onward.cli.opening.database import tell_place
+    from onward.cli.operations import tell_place
     from onward.cli.options import COMMON
 
     tell_place(common or COMMON, out)

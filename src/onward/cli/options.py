@@ -1,14 +1,24 @@
-"""The flags that commands share, with their help."""
+"""The flags that commands share, with their help; flags for numbers, and times as people type them.
+
+A number that is not within its bounds gets one clear sentence. A time is an instant, or a delay from now.
+"""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import Group, Parameter
+from cyclopts import CoercionError, Group, Parameter
 
-from onward.cli.print.output import Output
+from onward.cli.output import Output
+from onward.errors import InvalidInput
+from onward.model.values import INSTANT_US_MAX, Seconds, Whole, read_rfc3339, shown
+
+if TYPE_CHECKING:
+    from cyclopts import Token
+
 
 _EVERYWHERE = Group("Everywhere", sort_key=9)
 
@@ -159,3 +169,55 @@ WorkspaceMode = Annotated[
     Parameter(help="Change files in the run's own work tree (the default), or in place."),
 ]
 KeepWorkspace = Annotated[bool, Parameter(negative="", help="Keep the run's work tree when the run ends.")]
+
+
+@dataclass(frozen=True)
+class NumberReader:
+    """How the text of a flag becomes a number. `read` raises ValueError, which says what was expected."""
+
+    read: Callable[[str], int | float]
+
+    def __call__(self, kind: type, tokens: Sequence[Token]) -> int | float:
+        (token,) = tokens
+        try:
+            return self.read(token.value)
+        except ValueError as error:
+            said = f"{shown(token.value)} is not {error}."
+            raise CoercionError(msg=said, token=token, target_type=kind) from None
+
+
+def number(bounds: Whole | Seconds, *, help: str, metavar: str | None = None) -> Parameter:
+    """A flag for a number within `bounds`."""
+    return Parameter(help=help, metavar=metavar, converter=NumberReader(bounds.read))
+
+
+def duration(bounds: Seconds, *, help: str) -> Parameter:
+    """A flag for a duration with its unit, such as 10s or 500ms, of at least what `bounds` says."""
+    return Parameter(help=help, converter=NumberReader(lambda text: _seconds(text, bounds)))
+
+
+def _seconds(text: str, bounds: Seconds) -> float:
+    from onward.pipeline.value import Duration
+
+    seconds = Duration.parse(text.strip()).seconds
+    if seconds < bounds.least:
+        raise ValueError(f"a duration of at least {bounds.least:g}s")
+    return seconds
+
+
+def read_time(text: str, what: str, *, now_us: int) -> int:
+    """`2030-01-31T09:00:00Z` or `+10m`, as microseconds since 1970; `what` names it in an error."""
+    from onward.pipeline.value import Duration
+
+    try:
+        if not text.startswith("+"):
+            return read_rfc3339(text)
+        at_us = now_us + int(Duration.parse(text[1:]).seconds * 1_000_000)
+        if at_us <= INSTANT_US_MAX:
+            return at_us
+    except ValueError:
+        pass
+    raise InvalidInput(
+        f"{what} {shown(text)} is neither a time with its zone, such as 2030-01-31T09:00:00Z, nor a delay, "
+        "such as +10m."
+    )

@@ -54,7 +54,7 @@ class ErrorShown(TypedDict):
     message: str
 
 
-class Failure(TypedDict):
+class FailureShown(TypedDict):
     """What is printed instead of a reply if the exit code says that there is none."""
 
     error: ErrorShown
@@ -116,7 +116,7 @@ class ExportWritten(TypedDict):
     bytes: int
 
 
-class Verified(TypedDict):
+class VerificationShown(TypedDict):
     """The runs that were checked."""
 
     runs: list[RunVerified]
@@ -137,7 +137,7 @@ class CompletionShown(TypedDict):
     script: str
 
 
-class Reply(msgspec.Struct, frozen=True):
+class JsonReply(msgspec.Struct, frozen=True):
     """One kind of reply. `when` tells it from the command's others; `is_lines`: one value per line."""
 
     type: Any
@@ -145,67 +145,67 @@ class Reply(msgspec.Struct, frozen=True):
     is_lines: bool = False
 
 
-_EXECUTED = (Reply(RunState),)
-_RESUMED = (Reply(RunState), Reply(Resumed, "--queue"))
+_EXECUTED = (JsonReply(RunState),)
+_RESUMED = (JsonReply(RunState), JsonReply(Resumed, "--queue"))
 
-REPLIES: Mapping[str, Sequence[Reply]] = {
-    "validate": (Reply(list[ProblemShown]),),
+REPLIES: Mapping[str, Sequence[JsonReply]] = {
+    "validate": (JsonReply(list[ProblemShown]),),
     "run": _EXECUTED,
-    "simulate-script": (Reply(dict[str, list[dict[str, Any]]]),),
+    "simulate-script": (JsonReply(dict[str, list[dict[str, Any]]]),),
     "status": (
-        Reply(list[RunListed]),
-        Reply(RunListed, "with a run"),
-        Reply(RunListed, "--watch", is_lines=True),
+        JsonReply(list[RunListed]),
+        JsonReply(RunListed, "with a run"),
+        JsonReply(RunListed, "--watch", is_lines=True),
     ),
-    "show": (Reply(RunPage), Reply(StepPage, "with a step")),
-    "logs": (Reply(LogPiece, is_lines=True),),
-    "messages": (Reply(MessagePiece, is_lines=True),),
-    "events": (Reply(EventShown, is_lines=True),),
-    "checkpoints": (Reply(list[Checkpoint]),),
-    "graph": (Reply(Drawing),),
-    "files": (Reply(FilesWritten),),
-    "receipts": (Reply(ReceiptsWritten),),
-    "calls": (Reply(list[CallListed]),),
-    "artifacts": (Reply(list[ArtifactListed]), Reply(ArtifactContent, "with an artifact")),
-    "notifications": (Reply(NotificationList),),
-    "models": (Reply(ModelList),),
-    "tools": (Reply(ToolList),),
-    "limits": (Reply(LimitList), Reply(LimitChanged, "with set or reset")),
-    "usage": (Reply(UsageList),),
-    "resume": (*_RESUMED, Reply(ResumePreview, "--dry-run")),
+    "show": (JsonReply(RunPage), JsonReply(StepPage, "with a step")),
+    "logs": (JsonReply(LogPiece, is_lines=True),),
+    "messages": (JsonReply(MessagePiece, is_lines=True),),
+    "events": (JsonReply(EventShown, is_lines=True),),
+    "checkpoints": (JsonReply(list[Checkpoint]),),
+    "graph": (JsonReply(Drawing),),
+    "files": (JsonReply(FilesWritten),),
+    "receipts": (JsonReply(ReceiptsWritten),),
+    "calls": (JsonReply(list[CallListed]),),
+    "artifacts": (JsonReply(list[ArtifactListed]), JsonReply(ArtifactContent, "with an artifact")),
+    "notifications": (JsonReply(NotificationList),),
+    "models": (JsonReply(ModelList),),
+    "tools": (JsonReply(ToolList),),
+    "limits": (JsonReply(LimitList), JsonReply(LimitChanged, "with set or reset")),
+    "usage": (JsonReply(UsageList),),
+    "resume": (*_RESUMED, JsonReply(ResumePreview, "--dry-run")),
     "retry": _RESUMED,
     "skip": _RESUMED,
     "abort": _EXECUTED,
-    "replay": (Reply(RunState), Reply(Forked, "--no-run")),
+    "replay": (JsonReply(RunState), JsonReply(Forked, "--no-run")),
     "pause": _EXECUTED,
     "cancel": _EXECUTED,
     "dismiss": _EXECUTED,
-    "steer": (Reply(Steered),),
-    "answer": (Reply(RunState), Reply(list[GateListed], "without a run")),
+    "steer": (JsonReply(Steered),),
+    "answer": (JsonReply(RunState), JsonReply(list[GateListed], "without a run")),
     "pipelines": (
-        Reply(PipelineList),
-        Reply(PipelineAdded, "with add"),
-        Reply(PipelinePage, "with show"),
-        Reply(PipelineListed, "with enable"),
-        Reply(PipelineRemoved, "with remove"),
+        JsonReply(PipelineList),
+        JsonReply(PipelineAdded, "with add"),
+        JsonReply(PipelinePage, "with show"),
+        JsonReply(PipelineListed, "with enable"),
+        JsonReply(PipelineRemoved, "with remove"),
     ),
-    "chat": (Reply(MessageSent),),
-    "chats": (Reply(ChatList), Reply(ChatPage, "with show")),
-    "submit": (Reply(RunState), Reply(list[RunListed], "--from-jsonl")),
-    "worker": (Reply(WorkerDone),),
-    "workers": (Reply(list[WorkerListed]),),
-    "recover": (Reply(RunsRecovered),),
-    "stats": (Reply(Stats),),
+    "chat": (JsonReply(MessageSent),),
+    "chats": (JsonReply(ChatList), JsonReply(ChatPage, "with show")),
+    "submit": (JsonReply(RunState), JsonReply(list[RunListed], "--from-jsonl")),
+    "worker": (JsonReply(WorkerDone),),
+    "workers": (JsonReply(list[WorkerListed]),),
+    "recover": (JsonReply(RunsRecovered),),
+    "stats": (JsonReply(Stats),),
     "effect": (
-        Reply(EffectMade),
-        Reply(EffectShown, "without a command, or --done"),
-        Reply(EffectForgotten, "--forget"),
+        JsonReply(EffectMade),
+        JsonReply(EffectShown, "without a command, or --done"),
+        JsonReply(EffectForgotten, "--forget"),
     ),
-    "gc": (Reply(RunsCollected),),
-    "export": (Reply(ExportWritten, "--out FILE"),),
-    "import": (Reply(Imported),),
-    "verify": (Reply(Verified),),
-    "doctor": (Reply(list[Check]),),
-    "version": (Reply(VersionShown),),
-    "completion": (Reply(CompletionShown),),
+    "gc": (JsonReply(RunsCollected),),
+    "export": (JsonReply(ExportWritten, "--out FILE"),),
+    "import": (JsonReply(Imported),),
+    "verify": (JsonReply(VerificationShown),),
+    "doctor": (JsonReply(list[Check]),),
+    "version": (JsonReply(VersionShown),),
+    "completion": (JsonReply(CompletionShown),),
 }

@@ -40,13 +40,13 @@ class Signs(NamedTuple):
     times: str
 
 
-FINE = Signs("├─▷", "┣━▶", "└─▷", "┗━▶", "┅▶", "↑", "×")
+UNICODE = Signs("├─▷", "┣━▶", "└─▷", "┗━▶", "┅▶", "↑", "×")
 PLAIN = Signs("|->", "|=>", "`->", "`=>", "~>", "^", "x")
 
 
 def to_rows(scene: Scene, *, width: int | None = None, is_ascii: bool = False) -> list[Row]:
     """The scene in rows no wider than `width` columns; None cuts nothing off."""
-    signs = PLAIN if is_ascii else FINE
+    signs = PLAIN if is_ascii else UNICODE
     rows: list[Row] = [[Span(scene.title, "heading")], []]
     order = scene.reading_order
     place = {number: at for at, number in enumerate(order)}

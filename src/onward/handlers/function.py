@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from onward.errors import InvalidInput, OnwardError
-from onward.handlers.port import StepContext
+from onward.handlers.port import StepContext, as_result
 from onward.handlers.room import traceback_of
 from onward.handlers.user_functions import without_exit
 from onward.model.context import check_updates, plain_text
@@ -36,7 +36,6 @@ from onward.threads import Culprit
 
 Returned = Result | str | dict[str, Any] | None
 Function = Callable[[StepContext], Returned | Awaitable[Returned]]
-RESPONSE_CHARACTERS = 200
 
 
 class FunctionHandler:
@@ -87,33 +86,6 @@ def find_culprit(frame: FrameType) -> Culprit | None:
 def _culprit(handler: str, run_id: str, step: str, stack: tuple[FrameType, FrameType]) -> Culprit:
     words = f"the handler {handler} of step {step} of run {run_id}"
     return Culprit(words, {"run": run_id, "step": step, "handler": handler}, *stack)
-
-
-_NOTHING_SAID = Result(is_decided=False)
-
-
-def as_result(returned: object, node_id: str) -> Result:
-    """The Result for what a function returned: a Result, nothing, a text, or context updates."""
-    match returned:
-        case Result():
-            return returned
-        case None:
-            return _NOTHING_SAID
-        case str():
-            return text_result(returned, node_id)
-        case dict():
-            return Result(context_updates=returned, is_decided=False)
-        case _:
-            raise InvalidInput(
-                f"the handler of node {node_id!r} returned a {type(returned).__name__}; "
-                "return a Result, a string, a dict of context updates, or None."
-            )
-
-
-def text_result(text: str, node_id: str) -> Result:
-    """Success with a text, and the context keys that the dialect sets for it."""
-    told = {"last_stage": node_id, "last_response": text[:RESPONSE_CHARACTERS]}
-    return Result(context_updates=told, response=text, is_decided=False)
 
 
 REQUEST_BYTES_MAX = ANSWER_BYTES_MAX = 64 * 1024 * 1024

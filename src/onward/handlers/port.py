@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec.structs import replace
 
 from onward.clock import NO_DEADLINE, Clock, Deadline, SystemClock
+from onward.errors import InvalidInput
 from onward.handlers.calls import MakeRecorder, RecordedCalls, Recorder, no_log
 from onward.handlers.room import Artifacts, AttemptOutput, PreviousAttempt, Room, ShowLine
 from onward.handlers.user_functions import Functions
@@ -325,3 +326,31 @@ class Handler(Protocol):
     async def run(self, step: StepContext) -> Result:
         """Run one attempt. A cancellation counts as a crash: do nothing important after it."""
         ...
+
+
+RESPONSE_CHARACTERS = 200
+_NOTHING_SAID = Result(is_decided=False)
+
+
+def as_result(returned: object, node_id: str) -> Result:
+    """The Result for what a function returned: a Result, nothing, a text, or context updates."""
+    match returned:
+        case Result():
+            return returned
+        case None:
+            return _NOTHING_SAID
+        case str():
+            return text_result(returned, node_id)
+        case dict():
+            return Result(context_updates=returned, is_decided=False)
+        case _:
+            raise InvalidInput(
+                f"the handler of node {node_id!r} returned a {type(returned).__name__}; "
+                "return a Result, a string, a dict of context updates, or None."
+            )
+
+
+def text_result(text: str, node_id: str) -> Result:
+    """Success with a text, and the context keys that the dialect sets for it."""
+    told = {"last_stage": node_id, "last_response": text[:RESPONSE_CHARACTERS]}
+    return Result(context_updates=told, response=text, is_decided=False)

@@ -14,8 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from onward.errors import InvalidInput, InvalidScript
-from onward.handlers.function import text_result
-from onward.handlers.port import StepContext
+from onward.handlers.port import StepContext, text_result
 from onward.model.context import check_updates
 from onward.model.events import StepStatus
 from onward.model.result import Result

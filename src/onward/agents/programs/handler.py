@@ -40,8 +40,7 @@ from onward.agents.step.conversation import Thread, end_of, hit_of, read_thread
 from onward.clock import Clock, Dice
 from onward.errors import InvalidInput, LimitReached, NoProvider
 from onward.handlers.calls import CallOptions
-from onward.handlers.function import RESPONSE_CHARACTERS
-from onward.handlers.port import StepContext
+from onward.handlers.port import RESPONSE_CHARACTERS, StepContext
 from onward.handlers.shell import step_environment
 from onward.model.call import CallKind, Reserved
 from onward.model.result import Result

@@ -30,8 +30,7 @@ from onward.agents.model import Effort, Message, Model, ModelRequest, SchemaForm
 from onward.agents.tools.schema import check_schema, problems
 from onward.agents.tools.toolbox import is_allowed
 from onward.errors import InvalidInput
-from onward.handlers.function import RESPONSE_CHARACTERS
-from onward.handlers.port import StepContext
+from onward.handlers.port import RESPONSE_CHARACTERS, StepContext
 from onward.model.context import check_value
 from onward.model.events import StepStatus
 from onward.model.result import Result

@@ -1,1 +1,4 @@
-"""Runs, progress and errors as text for a person. Begin with `output`, where a command prints."""
+"""Runs, steps and progress as text for a person. Begin with `run`; `cli/output.py` prints it.
+
+`live` is apart because it imports a library for terminals.
+"""

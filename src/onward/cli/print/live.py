@@ -10,10 +10,8 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from onward.cli.print.narrate import Line, Narrator, printed, worked_us
-from onward.cli.print.output import Output
-from onward.cli.print.progress import is_at_work
-from onward.cli.print.text import one_line
+from onward.cli.output import Output, one_line
+from onward.cli.print.progress import Line, Narrator, is_at_work, printed, worked_us
 from onward.clock import SystemClock
 from onward.model.events import Event
 from onward.model.run import AttemptState, OpenStep, Run

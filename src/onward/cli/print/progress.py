@@ -1,14 +1,234 @@
-"""Progress of a run that this process executes: lines, or a display that updates in place."""
+"""Progress of a run that this process executes: lines, or a display that updates in place (`live`).
+
+The events of a run become lines for a person. Branches whose work could not be merged at the end of their
+fan-out are told with the place where it is kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
-from onward.cli.print.narrate import Narrator, printed
-from onward.cli.print.output import Output
-from onward.model.events import Event
-from onward.model.run import Run
+from onward.cli.output import Output, clean, one_line
+from onward.cli.print.run import SIMULATED, failed_lines, id_words
+from onward.machine.plan.planner import CONFLICTS
+from onward.model.call import CallFinished, CallStarted, LimitWarned
+from onward.model.events import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    Event,
+    GoalRedirected,
+    ParallelStarted,
+    RunCompleted,
+    RunCreated,
+    StepFinished,
+    StepRouted,
+    StepStarted,
+    StepStatus,
+)
+from onward.model.gate import GateDecided, GateOpened
+from onward.model.ids import branch_of, called
+from onward.model.limits import shown_amount
+from onward.model.run import AttemptState, OpenStep, Run
+from onward.model.values import span
+from onward.read.view import view_simulation
+
+FILES_SHOWN_MAX = 5
+
+
+class Conflicts:
+    """Remembers where the work of branches is kept, which the state of a run drops when a fan-out ends."""
+
+    def __init__(self) -> None:
+        self._refs: dict[tuple[str, str], str] = {}
+
+    def note(self, run: Run, events: Sequence[Event]) -> None:
+        """Remember the refs of all branches, including those that just ended."""
+        if run.workspace is None:
+            return
+        for path, branch in run.branches.items():
+            if branch.tree is not None:
+                self._refs[run.id, path] = branch.tree.ref
+        for event in events:
+            if isinstance(event, StepFinished) and event.workspace is not None:
+                self._refs[run.id, branch_of(event.step)] = event.workspace.ref
+
+    def told(self, run: Run, event: StepFinished) -> Iterator[str]:
+        """A clause for each branch that this step could not merge."""
+        found = event.context.get(CONFLICTS) if run.workspace is not None else None
+        for conflict in found or ():
+            branch, files = str(conflict["branch"]), [str(file) for file in conflict["files"]]
+            # If another process saw the branch end, only the prefix of its refs is known.
+            ref = self._refs.get((run.id, f"{event.step}.{branch}")) or f"refs/onward/{run.id}/"
+            where = f"{ref} in {run.workspace.repository}" if run.workspace is not None else ref
+            yield f"branch {one_line(branch)} was not merged ({_named(files)}); its work is kept as {where}"
+
+
+def _named(files: Sequence[str]) -> str:
+    shown = ", ".join(one_line(file) for file in files[:FILES_SHOWN_MAX])
+    more = len(files) - FILES_SHOWN_MAX
+    return f"conflict in {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+_TONES: Mapping[StepStatus, str] = {
+    StepStatus.FAIL: "failed",
+    StepStatus.PARTIAL_SUCCESS: "partial",
+    StepStatus.SKIPPED: "skipped",
+}
+
+
+PRINTED = "printed"
+ABOUT_MAX = 80
+
+
+class Line(NamedTuple):
+    """A line, and what it is about: the verb, or how the step ended."""
+
+    tone: str
+    text: str
+
+
+def printed(step: str, text: str) -> Line:
+    """A line that a command of a step printed."""
+    return Line(PRINTED, f"    {one_line(step)} | {clean(text)}".rstrip())
+
+
+class Narrator:
+    """Turns notable events into lines. `opening` comes once, before the first of them.
+
+    If brief, it leaves out what a terminal shows anyway: the running step, and the question at a gate.
+    """
+
+    def __init__(self, *, is_brief: bool = False) -> None:
+        self.opening = ""
+        self.is_verbose = False
+        """Whether what commands print is shown as it comes."""
+        self.with_output: set[tuple[str, str]] = set()
+        """The runs and steps of attempts that failed and had printed something."""
+        self._is_brief = is_brief
+        self._before: dict[str, Run] = {}
+        self._conflicts = Conflicts()
+
+    def lines(self, run: Run, events: Sequence[Event]) -> Iterator[Line]:
+        """The lines for events that were just written; `run` is the state after them."""
+        if self.opening and events:
+            yield Line("", self.opening)
+            self.opening = ""
+        # The lines of a managed run come between those of its manager.
+        whose = f"  [{called(run.id)}]" if run.managed_by else ""
+        self._conflicts.note(run, events)
+        for event in events:
+            yield from (Line(tone, f"{text}{whose}") for tone, text in self._lines(run, event))
+            yield from (Line(PRINTED, text) for text in self._failed_lines(run, event))
+        if run.worker is None:
+            self._before.pop(run.id, None)
+        else:
+            self._before[run.id] = run
+
+    def _lines(self, run: Run, event: Event) -> Iterator[Line]:
+        match event:
+            case RunCreated():
+                yield Line(
+                    "", f"run {called(run.id)}: {one_line(run.pipeline)}{id_words(run.id)}{_mode(run)}"
+                )
+            case StepStarted():
+                if not self._is_brief:
+                    yield _told("started", event.step, _which(run, event))
+                if event.degraded_from:
+                    why = f"its session is gone: {event.fidelity} instead of {event.degraded_from}"
+                    yield _told("degraded", event.step, why)
+            case StepFinished():
+                text = _told("finished", event.step, *self._ending(run, event)).text
+                yield Line(_TONES.get(event.outcome.status, "finished"), text)
+                for conflict in self._conflicts.told(run, event):
+                    yield _told("conflict", event.step, conflict)
+            case CallStarted(shortened_to=int() as tokens) if tokens:
+                yield _told("limited", event.step, f"a limit leaves at most {tokens:,} tokens for the answer")
+            case CallFinished(type="tool") if not self._is_brief:
+                yield _told("used", event.step, event.name, one_line(event.about, ABOUT_MAX))
+            case AttemptFailed(retry_at_us=None):
+                yield _told("failed", event.step, f"attempt {event.attempt}: {one_line(event.reason)}")
+            case AttemptFailed(retry_at_us=int() as retry_at_us):
+                delay = span((retry_at_us - run.updated_at_us) / 1_000_000)
+                reason = one_line(event.reason)
+                yield _told(
+                    "retrying", event.step, f"attempt {event.attempt} failed: {reason}; again in {delay}"
+                )
+            case AttemptInterrupted():
+                yield _told("stopped", event.step, f"attempt {event.attempt}: {one_line(event.why)}")
+            case GateOpened() if not self._is_brief or run.managed_by:
+                yield _told("asks", event.gate, one_line(event.text))
+            case GateDecided(expired=True):
+                what = "rejected" if event.rejected else one_line(event.choice.label)
+                yield _told("expired", event.gate, f"{what} (no answer in time)")
+            case GateDecided():
+                what = one_line(event.choice.label or event.text)
+                verb = "rejected" if event.rejected else "answered"
+                yield _told(verb, event.gate, f"{what} (by {one_line(event.by)})")
+            case ParallelStarted():
+                yield _told("branches", event.step, ", ".join(plan.to for plan in event.branches))
+            case BranchFinished(status="cancelled" | "fail"):
+                text = _told("branch", event.branch, event.status, one_line(event.reason)).text
+                yield Line("failed" if event.status == "fail" else "branch", text)
+            case RunCompleted(restarted_as=str(successor)) if successor:
+                yield _told("restarts", f"run {called(run.id)}", f"as run {called(successor)}")
+            case StepRouted():
+                yield _told("routed", event.step, f"to {event.next.to}: an edge can be taken now")
+            case LimitWarned():
+                spent = shown_amount(event.measure, event.spent)
+                limit = shown_amount(event.measure, event.limit)
+                yield _told("warned", event.scope, f"{spent} of {limit} {event.measure} are spent")
+            case GoalRedirected():
+                yield _told("back to", event.next.to, f"goal gate {event.gate} is unmet")
+
+    def _failed_lines(self, run: Run, event: Event) -> Iterator[str]:
+        """The end of what a failed attempt printed, unless that was seen already."""
+        if not isinstance(event, AttemptFailed | StepFinished) or event.output is None:
+            return
+        self.with_output.add((run.id, event.step))
+        reason = event.reason if isinstance(event, AttemptFailed) else event.outcome.failure_reason
+        if event.output.traceback or not self.is_verbose:
+            yield from failed_lines(event.output, reason)
+
+    def _ending(self, run: Run, event: StepFinished) -> Iterator[str]:
+        yield event.outcome.status.value
+        before = self._before.get(run.id, run)
+        opened = before.open_steps.get(event.step)
+        fan = before.parallels.get(event.step)
+        if opened is not None:
+            yield span(worked_us(opened, run.updated_at_us) / 1_000_000)
+            if opened.attempt > 1:
+                yield f"{opened.attempt} attempts"
+            if opened.starts > opened.attempt:
+                yield f"{opened.starts} tries"
+        elif fan is not None:
+            yield span((run.updated_at_us - fan.began_at_us) / 1_000_000)
+        if event.outcome.failure_reason:
+            yield one_line(event.outcome.failure_reason)
+
+
+def _mode(run: Run) -> str:
+    """What of the run is simulated, after its name."""
+    simulated = view_simulation(run)
+    return f", {SIMULATED[simulated]}" if simulated else ""
+
+
+def _which(run: Run, event: StepStarted) -> str:
+    """Which attempt starts, and which try of it; empty for the first try of a first one."""
+    opened = run.open_steps.get(event.step)
+    again = f", try {opened.tries}" if opened is not None and opened.tries > 1 else ""
+    return f"attempt {event.attempt}{again}" if event.attempt > 1 or again else ""
+
+
+def worked_us(opened: OpenStep, now_us: int) -> int:
+    """How long a step has worked: the tries before, and the one that is open."""
+    current = now_us - opened.began_at_us if opened.state is AttemptState.OPEN else 0
+    return opened.worked_us + max(0, current)
+
+
+def _told(verb: str, what: str, *rest: str) -> Line:
+    return Line(verb, "  ".join(filter(None, (f"  {verb:<8}", one_line(what), *rest))).rstrip())
 
 
 class Progress(Protocol):

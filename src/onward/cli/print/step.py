@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from onward.cli.options import Common
-from onward.cli.print.render import instant_us, when
-from onward.cli.print.text import clean, count, local_time, one_line, table
+from onward.cli.output import clean, count, local_time, one_line, table
+from onward.cli.print.run import instant_us, when
 from onward.model.ids import called
 from onward.model.values import span
 from onward.operations.replies.steps import StepPage, TryPage

@@ -1,0 +1,146 @@
+"""`onward pause`, `cancel`, `steer` and `dismiss`: requests to whoever holds a run.
+
+`pause` and `cancel` ask the holder to stop, and see that it does. `steer` gives an instruction to the agents
+of a run that is under way. A run that was dismissed is not offered any more, and no message resumes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from onward.cli.commands.foreground import Foreground, foreground
+from onward.cli.options import COMMON, Common, Out, RunName, number
+from onward.cli.output import FINE, UNFINISHED, exit_of
+from onward.cli.replies import Steered
+from onward.clock import SystemClock
+from onward.errors import Refused
+from onward.model.ids import called
+from onward.model.run import RunStatus
+from onward.model.values import WAIT
+from onward.operations.replies.runs import RunState
+from onward.operations.requests import CancelRun, DismissRun, GetRun, ListRuns, PauseRun, SteerRun
+
+POLL_S = 0.1
+Wait = Annotated[
+    bool,
+    Parameter(
+        name="--wait",
+        negative="--no-wait",
+        help="Wait until the run has stopped (the default), or only send the request.",
+    ),
+]
+Timeout = Annotated[float, number(WAIT, help="For how many seconds to wait; 0 only asks.")]
+Ask = Callable[[], Awaitable[RunState]]
+
+
+async def pause(
+    run: RunName,
+    /,
+    *,
+    after: Annotated[
+        Literal["step", "call", "now"],
+        Parameter(help="Let the step finish, let the call finish, or stop now."),
+    ] = "step",
+    wait: Wait = True,
+    timeout: Timeout = 60.0,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Ask a run to stop, so that it can be resumed; at once if no live process holds it."""
+    async with foreground(common, out) as desk:
+        asking = PauseRun(run=run, after=after)
+        ask = partial(desk.operations.decide.pause_run, asking)
+        return await _ask(desk, ask, RunStatus.PAUSED, timeout if wait else 0)
+
+
+async def cancel(
+    run: RunName,
+    /,
+    *,
+    reason: Annotated[
+        str, Parameter(help="Why, in your own words; it is kept with the run.", show_default=False)
+    ] = "",
+    wait: Wait = True,
+    timeout: Timeout = 60.0,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Cancel a run for good."""
+    async with foreground(common, out) as desk:
+        asking = CancelRun(run=run, reason=reason)
+        ask = partial(desk.operations.decide.cancel_run, asking)
+        return await _ask(desk, ask, RunStatus.CANCELLED, timeout if wait else 0)
+
+
+async def _ask(desk: Foreground, ask: Ask, wanted: RunStatus, timeout_s: float) -> int:
+    """Ask, wait until the run stands still, and say how it stands."""
+    run = await ask()
+    if run["status"] == RunStatus.RUNNING and timeout_s > 0:
+        desk.out.say(f"run {called(run['id'])} has been asked; waiting for its holder")
+        run = await _stopped(desk, ask, run, timeout_s)
+    if run["status"] == RunStatus.RUNNING:
+        desk.out.say(f"run {called(run['id'])} has been asked and is still at work")
+        if desk.out.is_json:
+            desk.out.value(run)
+        return FINE if timeout_s <= 0 else UNFINISHED
+    desk.tell(run)
+    return FINE if run["status"] == wanted else exit_of(run["status"])
+
+
+async def _stopped(desk: Foreground, ask: Ask, run: RunState, timeout_s: float) -> RunState:
+    """The run when no process executes it any more, or as it is when the time limit or a signal comes."""
+    clock, asked = SystemClock(), asyncio.Event()
+    desk.stop.listen(asked.set)
+    deadline_s = clock.awake_s() + timeout_s
+    standing = ListRuns(run=run["id"])
+    while not asked.is_set() and clock.awake_s() < deadline_s:
+        await clock.wait_s(POLL_S, asked)
+        (seen,) = (await desk.operations.lists.list_runs(standing))["runs"]
+        if seen["status"] == RunStatus.INTERRUPTED:
+            # Perhaps its holder died before it could do as it was asked; if it stopped, it stays as it is.
+            with suppress(Refused):
+                run = await ask()
+        if seen["status"] != RunStatus.RUNNING:
+            break
+    desk.stop.unlisten(asked.set)
+    return await desk.operations.look.get_run(GetRun(run=run["id"]))
+
+
+async def steer(
+    run: RunName,
+    text: Annotated[str, Parameter(help="What the agents should do, or do differently.")],
+    /,
+    *,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Give a run's agents an instruction; the next agent step takes it, whichever process holds the run."""
+    async with foreground(common, out) as desk:
+        told = await desk.operations.decide.steer_run(SteerRun(run=run, text=text))
+        waiting = len(told["steering"])
+        out.say(f"run {called(told['id'])} has the instruction; its next agent step takes {_count(waiting)}")
+        if out.is_json:
+            steered: Steered = {"id": told["id"], "steering": told["steering"]}
+            out.value(steered)
+        return FINE
+
+
+def _count(waiting: int) -> str:
+    return "it" if waiting == 1 else f"all {waiting} instructions that wait"
+
+
+async def dismiss(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:
+    """Stop suggesting a stopped run, and stop resuming it automatically; `onward resume` still works."""
+    async with foreground(common, out) as desk:
+        told = await desk.operations.decide.dismiss_run(DismissRun(run=run))
+        name = called(told["id"])
+        out.say(f"run {name} is dismissed; {common.command('resume', name)} still continues it")
+        if out.is_json:
+            out.value(told)
+        return FINE

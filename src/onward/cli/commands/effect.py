@@ -1,0 +1,122 @@
+"""`onward effect`: a command that is run at most once for its key."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from onward.cli.operations import effects_of
+from onward.cli.options import COMMON, Common, Out
+from onward.cli.output import FINE, UNFINISHED, Output, tell_error
+from onward.cli.replies import EffectForgotten
+from onward.config import own_environment, step_key
+from onward.errors import CannotExecute, InvalidInput, Refused
+from onward.operations.here.effect import run_effect
+from onward.operations.here.replies import EffectMade
+from onward.operations.here.requests import RunEffect
+from onward.operations.replies.steps import EffectShown
+from onward.operations.requests import ForgetEffect, GetEffect, SettleEffect
+
+# As shells and `env` have it.
+NOT_EXECUTABLE, MISSING = 126, 127
+OPEN = ("effect_in_doubt", "effect_under_way")
+
+
+async def effect(
+    key: Annotated[str, Parameter(help="The key of the effect; inside a step it belongs to that step.")],
+    /,
+    *command: Annotated[str, Parameter(help="The command, after `--`.")],
+    retry: Annotated[bool, Parameter(help="It is in doubt: run the command again.")] = False,
+    forget: Annotated[
+        bool, Parameter(help="Forget it: it was not done, or is to be done again. Runs nothing.")
+    ] = False,
+    done: Annotated[
+        str | None,
+        Parameter(help="It is in doubt and was done: this is its output from now on. Runs nothing."),
+    ] = None,
+    only_success: Annotated[
+        bool, Parameter(help="Remember only exit code 0; after a failure the command runs again.")
+    ] = False,
+    no_wait: Annotated[
+        bool, Parameter(help="If it is being run elsewhere, say so instead of waiting for its result.")
+    ] = False,
+    everywhere: Annotated[
+        bool, Parameter(name="--global", help="Inside a step: the key is not the step's own.")
+    ] = False,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Run a command at most once for a key; afterwards give its output and exit code again.
+
+    Without a command: show the effect.
+    """
+    deciding = [name for name, given in (("--forget", forget), ("--done", done is not None)) if given]
+    if len(deciding) > 1 or (deciding and (command or retry)):
+        raise InvalidInput(f"{deciding[0]} decides about what was run before; give it alone.")
+    if retry and not command:
+        raise InvalidInput("--retry runs the command again; give the command after `--`.")
+    within = None if everywhere else step_key()
+    name = key if within is None else f"{within}/{key}"
+    request = RunEffect(key=name, command=command, only_success=only_success, retry=retry, wait=not no_wait)
+    async with effects_of(common) as asked:
+        try:
+            if command:
+                return _tell(out, await run_effect(asked.effects, request, own_environment()))
+            if forget:
+                return _tell_forgotten(out, await asked.forget_effect(ForgetEffect(key=name)))
+            if done is not None:
+                return _show(out, await asked.settle_effect(SettleEffect(key=name, text=done)))
+            return _show(out, await asked.get_effect(GetEffect(key=name)))
+        except CannotExecute as error:
+            tell_error(out, error)
+            state = (await asked.get_effect(GetEffect(key=name)))["state"]
+            out.note(_STANDS[state].format(key=name))
+            return MISSING if error.is_missing else NOT_EXECUTABLE
+        except Refused as refusal:
+            if refusal.code not in OPEN:
+                raise
+            tell_error(out, refusal)
+            return UNFINISHED
+
+
+def _tell(out: Output, made: EffectMade) -> int:
+    if out.is_json:
+        out.value(made)
+    else:
+        out.raw(made["stdout"].encode(errors="surrogateescape"))
+        if made["stderr"]:
+            out.note(made["stderr"].removesuffix("\n"))
+    return made["exit_code"] if made["exit_code"] is not None else 128 + (made["signal"] or 0)
+
+
+def _tell_forgotten(out: Output, effect: EffectShown) -> int:
+    out.say(f"effect {effect['key']} is forgotten; the next call runs it")
+    if out.is_json:
+        forgotten: EffectForgotten = {"key": effect["key"], "state": effect["state"]}
+        out.value(forgotten)
+    return FINE
+
+
+def _show(out: Output, effect: EffectShown) -> int:
+    key, state = effect["key"], effect["state"]
+    if state == "absent":
+        out.say(f"effect {key} was never begun")
+    else:
+        out.say(f"effect {key} {_WORDS[state]} ({effect['owner']}, {effect['begun_at']})")
+    if out.is_json:
+        out.value(effect)
+    return UNFINISHED if state in ("begun", "in_doubt") else FINE
+
+
+_STANDS = {
+    "absent": "effect {key} was not started by this; the next call runs it",
+    "in_doubt": "effect {key} is in doubt as before",
+    "begun": "effect {key} is being run by another process",
+    "finished": "effect {key} was run by another process meanwhile",
+}
+_WORDS = {
+    "begun": "is under way",
+    "in_doubt": "was begun and never finished: it is in doubt",
+    "finished": "has finished",
+}

@@ -1,1 +1,0 @@
-"""Commands for whoever operates the database and the installation."""

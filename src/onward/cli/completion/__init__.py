@@ -1,1 +1,0 @@
-"""Completion in shells: what can stand at the cursor, and the scripts that ask for it."""

@@ -1,0 +1,317 @@
+"""Where a command prints, and how it ends. If its reader goes away, the work continues.
+
+Stored text cannot control the terminal, and numbers are for people. An error is one sentence for a person,
+one object for a program, and an exit code.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from datetime import datetime
+from typing import Any, TextIO
+
+import msgspec
+
+from onward.cli.words import as_typed, with_flags
+from onward.config import is_debugging
+from onward.errors import (
+    AmbiguousRun,
+    ConditionError,
+    HistoryCorrupt,
+    InvalidInput,
+    InvalidPipeline,
+    LeaseLost,
+    OnwardError,
+    Refused,
+    RunNotFound,
+    StylesheetError,
+    UnknownHandler,
+    WorkdirGone,
+)
+from onward.model.values import DAY_S, HOUR_S, MINUTE_S
+from onward.redact.redactor import NOTHING_SECRET, Redactor
+
+FINE = 0
+FAILED = 1
+USAGE = 2
+UNFINISHED = 75
+"""Not finished, and resumable."""
+INTERRUPTED = 130
+"""Ctrl-C in a command that executes no run."""
+
+_OF_STATUS = {"completed": FINE, "failed": FAILED, "cancelled": FAILED}
+_USAGE_ERRORS = (InvalidInput, InvalidPipeline, ConditionError, StylesheetError, UnknownHandler)
+
+
+def exit_of(status: str) -> int:
+    """The exit code of a command that executed a run until it had this status."""
+    return _OF_STATUS.get(status, UNFINISHED)
+
+
+def exit_of_error(error: OnwardError) -> int:
+    """The exit code of a command that ended with this error."""
+    return USAGE if isinstance(error, _USAGE_ERRORS) else FAILED
+
+
+_SEQUENCES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor, screen
+    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|\x9c|$)"  # titles, links, the clipboard
+    r"|\x9b[0-?]*[ -/]*[@-~]"
+    r"|\x1b[ -/]*[0-~]",
+    re.DOTALL,
+)
+# Control characters except tab and line feed, and the marks that reorder text.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """The text without anything that would control a terminal."""
+    if text.isprintable():
+        return text
+    text = _CONTROLS.sub("", _SEQUENCES.sub("", text.replace("\r\n", "\n")))
+    return _SURROGATES.sub("\ufffd", text)
+
+
+def visible(text: str) -> str:
+    """The text with every character shown that would control a terminal, so that nothing in it is hidden.
+
+    Colours are left out, because commands print them and they hide nothing; what a carriage return would
+    overwrite stays, on a line of its own.
+    """
+    if text.isprintable():
+        return text
+    text = _COLOURS.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
+    return _SURROGATES.sub("\ufffd", _CONTROLS.sub(_escaped, text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def one_line(text: str, width: int = 200) -> str:
+    """The text on one line, cut to `width` characters."""
+    line = " ".join(clean(text).split())
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def age(at_us: int, now_us: int) -> str:
+    """How long ago something was."""
+    seconds = (now_us - at_us) / 1_000_000
+    for unit_s, unit in ((DAY_S, "d"), (HOUR_S, "h"), (MINUTE_S, "min")):
+        if seconds >= unit_s:
+            return f"{seconds // unit_s:.0f} {unit} ago"
+    return f"{max(seconds, 0):.0f} s ago"
+
+
+def local_time(at_us: int) -> str:
+    """An instant by this machine's wall clock."""
+    return datetime.fromtimestamp(at_us / 1_000_000).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun, in the plural if needed."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows below their headings, with aligned columns."""
+    cells = [[*headings], *([one_line(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
+
+
+# JSON allows these; a terminal may obey them.
+_LOUD = re.compile("[\x7f-\x9f]")
+_NOT_ASCII = re.compile("[^\x00-\x7f]")
+_READER_LEFT = (errno.EPIPE, errno.EIO, errno.ESHUTDOWN)
+
+
+class Output:
+    """Standard output and error of one command.
+
+    With `is_json`, standard output holds JSON alone and everything for people goes to standard error.
+    A reader that went away (`| head`, a closed terminal) silences the output and stops nothing.
+    """
+
+    def __init__(self, *, is_json: bool = False, words: Sequence[str] = ()) -> None:
+        self.is_json = is_json
+        self.words = words
+        """The command line, for errors that speak of it."""
+        self.is_gone = False
+        self.redactor: Redactor = NOTHING_SECRET
+        """Knows what must not be printed."""
+        self._stdout = sys.stdout
+        self._trouble = ""
+        self.voice: Callable[[int, str], None] | None = None
+        """If set, gets the lines for people, with the log level of each."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether both input and output are a terminal."""
+        return _is_tty(sys.stdin) and _is_tty(sys.stdout)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the output may be updated in place."""
+        return not self.is_json and _is_tty(sys.stdout)
+
+    def say(self, text: str = "", *, end: str = "\n") -> None:
+        """Print a result of the command for a person."""
+        if self.voice is not None:
+            self.voice(logging.INFO, self._shown(text))
+            return
+        self._write(sys.stderr if self.is_json else sys.stdout, self._shown(text) + end)
+
+    def note(self, text: str) -> None:
+        """Print a remark for a person, on standard error."""
+        if self.voice is not None:
+            self.voice(logging.WARNING, self._shown(text))
+            return
+        self._write(sys.stderr, self._shown(text) + "\n")
+
+    def _shown(self, text: str) -> str:
+        return clean(self.redactor.redact(text))
+
+    def value(self, value: Any) -> None:
+        """Print a JSON value on one line."""
+        if not self.redactor.is_empty:
+            value = self.redactor.redact_value(msgspec.to_builtins(value))
+        text = msgspec.json.encode(value).decode()
+        self._write(self._stdout, _LOUD.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
+
+    def raw(self, content: bytes) -> None:
+        """Print bytes as they are, for a file or a program; not for a terminal."""
+        buffer = getattr(self._stdout, "buffer", None)
+        try:
+            if buffer is None:
+                self._stdout.write(content.decode(errors="replace"))
+            else:
+                buffer.write(content)
+                buffer.flush()
+        except OSError as error:
+            self.lose(self._stdout, error)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """With JSON, everything else that is printed inside, such as by handlers, goes to standard error."""
+        with redirect_stdout(sys.stderr) if self.is_json else nullcontext():
+            yield
+
+    def close(self, code: int) -> int:
+        """The exit code; a failure to write output counts unless the reader went away."""
+        if self._trouble:
+            self.note(f"onward: the output could not be written: {self._trouble}.")
+            return code or FAILED
+        return code
+
+    def _write(self, stream: TextIO | None, text: str) -> None:
+        if stream is None or stream.closed:
+            return
+        try:
+            stream.write(text)
+            stream.flush()
+        except UnicodeEncodeError:
+            # The terminal has another character set: escape as JSON does, so that JSON stays valid.
+            self._write(stream, _NOT_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], text))
+        except OSError as error:
+            self.lose(stream, error)
+
+    def lose(self, stream: TextIO, error: OSError) -> None:
+        """Discard what is still buffered, so that the interpreter does not complain when it exits."""
+        if stream is self._stdout or stream is sys.stdout:
+            self.is_gone = True
+            if error.errno not in _READER_LEFT:
+                self._trouble = error.strerror or str(error)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def _is_tty(stream: TextIO | None) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+def tell_error(out: Output, error: OnwardError) -> int:
+    """Print an error that Onward raised."""
+    prefix = "" if isinstance(error, InvalidPipeline) else "onward: "
+    said = with_flags(as_typed(str(error), out.words), out.words)
+    out.note(f"{prefix}{said}")
+    if isinstance(error, Refused) and error.details.get("left"):
+        _tell_left(out, error.details["left"])
+    _tell_json(out, {"code": code_of(error), "message": said, **_details(error)})
+    _tell_where(out, error)
+    return exit_of_error(error)
+
+
+def tell_usage(out: Output, message: str, command: str = "") -> int:
+    """Print what is wrong with a command line, and whose help says more."""
+    message = " ".join(message.split())
+    out.note(f"onward: {message} See `{' '.join(filter(None, ('onward', command)))} --help`.")
+    _tell_json(out, {"code": "usage", "message": message})
+    return USAGE
+
+
+def tell_defect(out: Output, error: BaseException) -> int:
+    """Print an unexpected error: a defect of Onward or of a handler."""
+    message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    out.note(f"onward: this is a defect, please report it: {message} (ONWARD_DEBUG=1 shows where)")
+    _tell_json(out, {"code": "defect", "message": message})
+    _tell_where(out, error)
+    return FAILED
+
+
+def code_of(error: OnwardError) -> str:
+    """The stable name of an error: a refusal's own code, else its class in words."""
+    if isinstance(error, Refused):
+        return error.code
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()
+
+
+def _details(error: OnwardError) -> dict[str, Any]:
+    match error:
+        case Refused():
+            return error.details
+        case RunNotFound():
+            return {"wanted": error.wanted}
+        case AmbiguousRun():
+            return {"wanted": error.wanted, "matches": list(error.matches)}
+        case HistoryCorrupt():
+            return {"run": error.run_id, "seq": error.seq}
+        case WorkdirGone():
+            return {"run": error.run_id, "workdir": error.workdir}
+        case LeaseLost():
+            return {"run": error.run_id}
+        case InvalidPipeline():
+            return {"diagnostics": list(error.diagnostics)}
+        case _:
+            return {}
+
+
+def _tell_left(out: Output, left: Sequence[Mapping[str, Any]]) -> None:
+    """Print what the steps in doubt left, below the refusal that asks for a decision."""
+    from onward.cli.print.run import left_lines
+
+    for line in left_lines(left):
+        out.note(line)
+
+
+def _tell_json(out: Output, fields: dict[str, Any]) -> None:
+    if out.is_json:
+        out.value({"error": fields})
+
+
+def _tell_where(out: Output, error: BaseException) -> None:
+    if is_debugging():
+        import traceback
+
+        out.note("".join(traceback.format_exception(error)).rstrip())
