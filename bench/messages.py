@@ -18,9 +18,9 @@ from onward.model.call import Streamed
 from onward.model.chat import ChunkKind, chat_of_run, message_id
 from onward.store.port.messages import Flushed, Growth, Messages
 from onward.store.port.store import Store
-from onward.testing.conformance.chats.saying import STEP, speaking
-from onward.testing.drafts import Draft
 from onward.wiring import open_store
+from tests.conformance.drafts import Draft
+from tests.conformance.messages import STEP, speaking
 
 STREAMS = 20
 TOKENS_PER_S = 10_000

@@ -20,7 +20,7 @@ from onward.agents.models import Models
 from onward.agents.providers import Keys, read_providers
 from onward.clock import SystemClock
 from onward.process import SystemSpawn
-from onward.testing.models.script import Reply, Script
+from onward.testing.script import ModelScript, ScriptedReply
 
 TOKENS = 20_000
 AT_ONCE = (1, 20)
@@ -31,7 +31,7 @@ END = b"0\r\n\r\n"
 
 
 @contextmanager
-def endpoint(directory: str, script: Script) -> Iterator[str]:
+def endpoint(directory: str, script: ModelScript) -> Iterator[str]:
     """An endpoint in a process of its own, which plays this script."""
     path = os.path.join(directory, "script.json")
     with open(path, "wb") as file:
@@ -87,7 +87,7 @@ async def measured(one: Callable[[str], Awaitable[None]], base_url: str, number:
 async def model_streams(directory: str, rounds: int) -> list[Figure]:
     """One stream and twenty, in turns with a bare socket."""
     figures = []
-    with endpoint(directory, Script(default=Reply(text="tok " * TOKENS))) as base_url:
+    with endpoint(directory, ModelScript(default=ScriptedReply(text="tok " * TOKENS))) as base_url:
         await through_client(base_url)  # imports the HTTP client
         for number in AT_ONCE:
             came = [

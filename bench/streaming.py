@@ -28,7 +28,7 @@ from onward.clock import SystemClock, SystemDice
 from onward.engine.control.requests import StartRequest
 from onward.machine.definition import AGENT
 from onward.model.run import RunStatus
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from onward.wiring import open_store
 
 EACH = 3_000
@@ -53,13 +53,13 @@ class Rates:
     all: list[float] = field(default_factory=list)
 
 
-def script() -> Script:
+def script() -> ModelScript:
     """Every stream has an answer of its own: what is stored twice would be stored once."""
     rules = [
-        Rule(contains=_asked(number), reply=Reply(text=_text(), chunk=len(TOKENS[0])))
+        ScriptRule(contains=_asked(number), reply=ScriptedReply(text=_text(), chunk=len(TOKENS[0])))
         for number in range(STREAMS)
     ]
-    return Script(rules=tuple(rules))
+    return ModelScript(rules=tuple(rules))
 
 
 def _asked(number: int) -> str:

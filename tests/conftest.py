@@ -26,7 +26,7 @@ from tests.chance import SAME, slowness
 from tests.world import World, connect_to_memory, in_memory
 
 if TYPE_CHECKING:
-    from onward.testing.processes import Connect
+    from tests.conformance.processes import Connect
 
 # Whoever started the tests may have chosen to ignore it (`nohup`), which every child would inherit.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -58,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Give all tests the fixtures `store` and `other`; late, because their package follows the profile."""
-    config.pluginmanager.import_plugin("onward.testing.processes")
+    config.pluginmanager.import_plugin("tests.conformance.processes")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

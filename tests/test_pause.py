@@ -22,7 +22,7 @@ from onward.model.events import (
 from onward.model.result import Result
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.testing.clock import ManualClock
-from onward.testing.handlers import Act, Doorway
+from tests.conformance.handlers import Act, Doorway
 from tests.world import World, line
 
 GATED = """digraph gated {

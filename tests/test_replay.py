@@ -15,7 +15,7 @@ from onward.model.result import Result
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.store.port.log import Loaded
 from onward.store.port.runs import RunQuery
-from onward.testing.handlers import Act, Doorway
+from tests.conformance.handlers import Act, Doorway
 from tests.world import Process, World, line
 
 SOURCE = line("a", "b", "c")

@@ -7,8 +7,8 @@ from onward.handlers.port import StepContext
 from onward.model.events import AttemptFailed, StepStatus
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.testing.faults import Died, Fault
-from onward.testing.handlers import Act
+from tests.conformance.faults import Died, Fault
+from tests.conformance.handlers import Act
 from tests.world import Process, World, line
 
 BRANCHING = """digraph branching {

@@ -15,7 +15,7 @@ from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.read.lookup import find_run
 from onward.store.port.runs import RunQuery
-from onward.testing.handlers import Doorway
+from tests.conformance.handlers import Doorway
 from tests.test_pause import GATED
 from tests.world import Process, World, line
 

@@ -35,9 +35,9 @@ from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.log import StoredEvent
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock, SeededDice, SeededIds
-from onward.testing.faults import FaultyStore
-from onward.testing.handlers import Act, Ledger, Scripted
 from onward.workspace.port import Trees
+from tests.conformance.faults import FaultyStore
+from tests.conformance.handlers import Act, Ledger, Scripted
 
 Connect = Callable[[], Awaitable[Store]]
 Script = Mapping[str, Sequence[Act]]

@@ -14,7 +14,7 @@ from onward.clock import Clock, SystemClock
 from onward.listener import listening
 from onward.process import SystemSpawn
 from onward.testing.model_endpoint import ModelEndpoint, serving_model
-from onward.testing.models.script import Reply, Script
+from onward.testing.script import ModelScript, ScriptedReply
 
 KEY = "canary/0123456789abcdef+="
 NAME = "acme:small"
@@ -25,9 +25,9 @@ def request(text: str = "Hello", **more: Any) -> ModelRequest:
     return ModelRequest(**({"model": NAME, "messages": (user(text),)} | more))
 
 
-def always(**reply: Any) -> Script:
+def always(**reply: Any) -> ModelScript:
     """A script with one reply."""
-    return Script(default=Reply(**reply))
+    return ModelScript(default=ScriptedReply(**reply))
 
 
 def models_at(base_url: str, *, clock: Clock | None = None, **settings: Any) -> Models:
@@ -39,7 +39,7 @@ def models_at(base_url: str, *, clock: Clock | None = None, **settings: Any) -> 
 
 @asynccontextmanager
 async def at_endpoint(
-    script: Script | None = None, *, clock: Clock | None = None, **settings: Any
+    script: ModelScript | None = None, *, clock: Clock | None = None, **settings: Any
 ) -> AsyncIterator[tuple[Models, ModelEndpoint]]:
     """A client and the endpoint that it asks."""
     async with serving_model(script) as endpoint:

@@ -28,9 +28,8 @@ from onward.agents.others import OthersModel
 from onward.agents.providers import Keys, read_providers
 from onward.clock import Clock
 from onward.process import SystemSpawn
-from onward.testing.models.openai_wire import OpenAIWire
-from onward.testing.models.script import Played, Playing, Reply, Script, played, prompt_of
-from onward.testing.models.wire import error_body, error_headers
+from onward.testing.script import ModelScript, Played, Playing, ScriptedReply, played, prompt_of
+from onward.testing.wire_formats import OpenAIWire, error_body, error_headers
 from tests.agents.asking import KEY
 
 FINISHES: dict[FinishReason, Any] = {
@@ -46,7 +45,7 @@ FINISHES: dict[FinishReason, Any] = {
 class PlayedResponse(StreamedResponse):
     """The events of a reply."""
 
-    reply: Reply
+    reply: ScriptedReply
     act: Played
     request_id: str
 
@@ -141,7 +140,9 @@ class Log:
 class PlayedModel(Model):
     """Plays a script to the client; `log` has what the library was asked."""
 
-    def __init__(self, script: Script, request: ModelRequest, *, profile: ModelProfile | None = None) -> None:
+    def __init__(
+        self, script: ModelScript, request: ModelRequest, *, profile: ModelProfile | None = None
+    ) -> None:
         super().__init__(profile=profile)
         self._playing, self._request, self.log = Playing(script), request, Log()
 
@@ -183,7 +184,7 @@ class PlayedModel(Model):
             self.log.open -= 1
 
 
-def read_body(reply: Reply) -> object:
+def read_body(reply: ScriptedReply) -> object:
     """The body of an error as clients give it to the library: JSON as objects, all else as text."""
     import msgspec
 

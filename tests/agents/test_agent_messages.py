@@ -13,9 +13,9 @@ from onward.model.row import MessageState
 from onward.model.run import RunStatus
 from onward.store.port.messages import MessageQuery
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Died
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.agents.test_agent_step import Scripted, at, model
+from tests.conformance.faults import Died
 from tests.world import Process, World, line
 
 
@@ -48,7 +48,8 @@ async def test_a_failed_request_leaves_what_came_of_it_and_the_next_is_a_message
 ) -> None:
     """S2-23."""
     scripted = model(
-        Rule(nth=1, reply=Reply(text="half an answer", chunk=4, break_after=2)), default="Whole."
+        ScriptRule(nth=1, reply=ScriptedReply(text="half an answer", chunk=4, break_after=2)),
+        default="Whole.",
     )
     process = await at(world, scripted)
     await process.start(line("a"))
@@ -58,7 +59,8 @@ async def test_a_failed_request_leaves_what_came_of_it_and_the_next_is_a_message
 async def test_the_text_of_a_finished_call_is_sealed_with_its_answer(world: World) -> None:
     """No worker has tidied up yet: the blob that the call names is the text of its message."""
     scripted = model(
-        Rule(nth=1, reply=Reply(text="half an answer", chunk=4, break_after=2)), default="Whole. " * 400
+        ScriptRule(nth=1, reply=ScriptedReply(text="half an answer", chunk=4, break_after=2)),
+        default="Whole. " * 400,
     )
     process = await at(world, scripted)
     await process.start(line("a"))
@@ -87,7 +89,9 @@ async def test_what_a_dead_attempt_said_stays_visible(world: World) -> None:
                     raise Died
                 yield piece
 
-    scripted = Dying(Script(default=Reply(text="one two three four five", chunk=4)), clock=ManualClock())
+    scripted = Dying(
+        ModelScript(default=ScriptedReply(text="one two three four five", chunk=4)), clock=ManualClock()
+    )
     first = await at(world, scripted, clock=scripted._clock)
     with pytest.raises(Died):
         await first.start(line("a"))

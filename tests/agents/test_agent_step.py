@@ -20,9 +20,9 @@ from onward.model.call import CallFinished, CallStarted, CallStatus
 from onward.model.events import StepStarted
 from onward.model.run import AttemptState, RunStatus
 from onward.testing.clock import ManualClock, SeededDice
-from onward.testing.faults import Died, Fault, FaultyStore
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from onward.testing.scripted_model import ScriptedModel
+from tests.conformance.faults import Died, Fault, FaultyStore
 from tests.world import Process, World, line
 
 NAME = "openai:small"
@@ -42,8 +42,10 @@ class Scripted(ScriptedModel):
         return f"openai:{model or 'small'}"
 
 
-def model(*rules: Rule, default: str = "Fine.", clock: Clock | None = None) -> Scripted:
-    return Scripted(Script(rules=rules, default=Reply(text=default)), clock=clock or ManualClock())
+def model(*rules: ScriptRule, default: str = "Fine.", clock: Clock | None = None) -> Scripted:
+    return Scripted(
+        ModelScript(rules=rules, default=ScriptedReply(text=default)), clock=clock or ManualClock()
+    )
 
 
 async def at(world: World, scripted: Scripted, **more: Any) -> Process:
@@ -79,7 +81,7 @@ async def test_an_answer_chooses_the_edge_by_its_label(world: World) -> None:
     source = """digraph g { start [shape=Mdiamond] exit [shape=Msquare]
         a [prompt="?"] good [prompt="g"] bad [prompt="b"]
         start -> a  a -> good [label="Yes"]  a -> bad [label="No"]  good -> exit  bad -> exit }"""
-    scripted = model(Rule(contains="?", reply=Reply(text="I think so.\nNEXT: No", chunk=3)))
+    scripted = model(ScriptRule(contains="?", reply=ScriptedReply(text="I think so.\nNEXT: No", chunk=3)))
     process = await at(world, scripted)
     await process.start(source)
     assert await process.completed() == ["start#1", "a#1", "bad#1", "exit#1"]
@@ -123,7 +125,7 @@ async def test_a_lost_request_is_made_again_with_the_same_conversation_and_key(w
                     raise Died
                 yield piece
 
-    scripted = Dying(Script(default=Reply(text="Fine.")), clock=ManualClock())
+    scripted = Dying(ModelScript(default=ScriptedReply(text="Fine.")), clock=ManualClock())
     first = await at(world, scripted)
     with pytest.raises(Died):
         await first.start(line("before", "write"))
@@ -138,8 +140,8 @@ async def test_a_lost_request_is_made_again_with_the_same_conversation_and_key(w
 
 
 async def test_an_answer_that_was_cut_off_by_its_ceiling_is_continued(world: World) -> None:
-    cut = Reply(text="One, two, ", finish_reason=FinishReason.LENGTH)
-    scripted = model(Rule(nth=1, reply=cut), Rule(nth=2, reply=Reply(text="three.")))
+    cut = ScriptedReply(text="One, two, ", finish_reason=FinishReason.LENGTH)
+    scripted = model(ScriptRule(nth=1, reply=cut), ScriptRule(nth=2, reply=ScriptedReply(text="three.")))
     process = await at(world, scripted)
     run = await process.start(line("count"))
     assert run.context["last_response"] == "One, two, three."
@@ -151,7 +153,8 @@ async def test_an_answer_that_was_cut_off_by_its_ceiling_is_continued(world: Wor
 
 async def test_an_answer_that_cannot_be_read_is_asked_for_once_more(world: World) -> None:
     scripted = model(
-        Rule(nth=1, reply=Reply(text="Done.\nOUTCOME: splendid")), default="Done.\nOUTCOME: success"
+        ScriptRule(nth=1, reply=ScriptedReply(text="Done.\nOUTCOME: splendid")),
+        default="Done.\nOUTCOME: success",
     )
     process = await at(world, scripted)
     assert (await process.start(line("a"))).status is RunStatus.COMPLETED
@@ -164,9 +167,9 @@ async def test_an_answer_that_cannot_be_read_is_asked_for_once_more(world: World
 
 async def test_transient_failures_are_tried_again_inside_the_attempt(world: World) -> None:
     scripted = model(
-        Rule(nth=1, reply=Reply(status=503)),
-        Rule(nth=2, reply=Reply(text="half an ans", break_after=1)),
-        Rule(nth=3, reply=Reply(status=500)),
+        ScriptRule(nth=1, reply=ScriptedReply(status=503)),
+        ScriptRule(nth=2, reply=ScriptedReply(text="half an ans", break_after=1)),
+        ScriptRule(nth=3, reply=ScriptedReply(status=500)),
     )
     process = await at(world, scripted)
     run = await process.start(line("a"))
@@ -192,7 +195,7 @@ async def test_transient_failures_are_tried_again_inside_the_attempt(world: Worl
 async def test_a_refusal_of_the_provider_stops_the_run_and_keeps_it_resumable(
     world: World, status: int, reason: str
 ) -> None:
-    scripted = model(Rule(contains="b", times=1, reply=Reply(status=status)), default="Fine.")
+    scripted = model(ScriptRule(contains="b", times=1, reply=ScriptedReply(status=status)), default="Fine.")
     source = line("a", "b").replace('b [prompt="do it"', 'b [prompt="b"')
     process = await at(world, scripted)
     run = await process.start(source)
@@ -205,7 +208,7 @@ async def test_a_refusal_of_the_provider_stops_the_run_and_keeps_it_resumable(
 
 async def test_a_provider_that_says_later_is_asked_again_at_that_time(world: World) -> None:
     clock = ManualClock()
-    scripted = model(Rule(nth=1, reply=Reply(status=429, retry_after="120")), clock=clock)
+    scripted = model(ScriptRule(nth=1, reply=ScriptedReply(status=429, retry_after="120")), clock=clock)
     process = await at(world, scripted, clock=clock)
     run = await process.start(line("a"))
     assert run.status is RunStatus.COMPLETED
@@ -217,7 +220,7 @@ async def test_a_provider_that_says_later_is_asked_again_at_that_time(world: Wor
 
 async def test_a_worker_gives_the_run_back_until_then(world: World) -> None:
     clock = ManualClock()
-    scripted = model(Rule(nth=1, reply=Reply(status=429, retry_after="120")), clock=clock)
+    scripted = model(ScriptRule(nth=1, reply=ScriptedReply(status=429, retry_after="120")), clock=clock)
     process = await at(world, scripted, clock=clock)
     pipeline = process.pipeline(line("a"))
     from onward.engine.control.requests import StartRequest
@@ -244,19 +247,19 @@ async def test_a_step_keeps_the_model_that_it_was_asked_with(world: World) -> No
             return "openai:large"
 
     first = model(
-        Rule(nth=1, reply=Reply(text="One, ", finish_reason=FinishReason.LENGTH)),
-        Rule(nth=2, reply=Reply(status=401)),
+        ScriptRule(nth=1, reply=ScriptedReply(text="One, ", finish_reason=FinishReason.LENGTH)),
+        ScriptRule(nth=2, reply=ScriptedReply(status=401)),
     )
     process = await at(world, first)
     assert (await process.start(line("a"))).reason == "provider_auth"
-    second = Changed(Script(default=Reply(text="two.")), clock=ManualClock())
+    second = Changed(ModelScript(default=ScriptedReply(text="two.")), clock=ManualClock())
     run = await (await at(world, second)).resume()
     assert run.context["last_response"] == "One, two."
     assert [one.request.model for one in second.received] == [NAME]
 
 
 async def test_steps_of_one_thread_continue_one_conversation(world: World) -> None:
-    scripted = model(Rule(nth=1, reply=Reply(text="Blue.")), default="I said blue.")
+    scripted = model(ScriptRule(nth=1, reply=ScriptedReply(text="Blue.")), default="I said blue.")
     attrs = 'fidelity=full, thread_id="talk"'
     process = await at(world, scripted)
     run = await process.start(line("a", "b", a=attrs, b=attrs))
@@ -275,8 +278,8 @@ async def test_a_signal_stops_an_agent_between_two_requests(world: World) -> Non
             stop.request("signal") if stop.reason is None else None
             return super().stream(request, **how)
 
-    cut = Rule(nth=1, reply=Reply(text="One, ", finish_reason=FinishReason.LENGTH))
-    scripted = Stopping(Script(rules=(cut,), default=Reply(text="two.")), clock=ManualClock())
+    cut = ScriptRule(nth=1, reply=ScriptedReply(text="One, ", finish_reason=FinishReason.LENGTH))
+    scripted = Stopping(ModelScript(rules=(cut,), default=ScriptedReply(text="two.")), clock=ManualClock())
     process = await at(world, scripted)
     run = await process.start(line("a"), stop=stop)
     assert (run.status, run.open_steps["a#1"].state) == (RunStatus.PAUSED, AttemptState.HELD)
@@ -305,10 +308,15 @@ async def test_a_long_conversation_is_read_again_in_pages_not_message_by_message
             return super().stream(request, **how)
 
     cuts = [
-        Rule(nth=nth, reply=Reply(text=f"{nth} " * 3_000, finish_reason=FinishReason.LENGTH, chunk=9_999))
+        ScriptRule(
+            nth=nth,
+            reply=ScriptedReply(text=f"{nth} " * 3_000, finish_reason=FinishReason.LENGTH, chunk=9_999),
+        )
         for nth in range(1, rounds + 1)
     ]
-    scripted = Stopping(Script(rules=tuple(cuts), default=Reply(text="end.")), clock=ManualClock())
+    scripted = Stopping(
+        ModelScript(rules=tuple(cuts), default=ScriptedReply(text="end.")), clock=ManualClock()
+    )
     await (await at(world, scripted)).start(line("a", a="max_rounds=99"), stop=stop)
     process = await at(world, scripted)
     run = await process.resume()
@@ -331,7 +339,7 @@ async def test_a_stored_conversation_is_not_degraded_by_a_resume(world: World) -
                 yield piece
 
     attrs = 'fidelity=full, thread_id="talk"'
-    scripted = Dying(Script(default=Reply(text="Fine.")), clock=ManualClock())
+    scripted = Dying(ModelScript(default=ScriptedReply(text="Fine.")), clock=ManualClock())
     first = await at(world, scripted)
     with pytest.raises(Died):
         await first.start(line("a", "b", a=attrs, b=attrs))

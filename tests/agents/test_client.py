@@ -25,9 +25,8 @@ from onward.agents.model import (
 )
 from onward.model.values import WIRE_FORMATS
 from onward.testing.clock import ManualClock
-from onward.testing.model_endpoint import serving_model
-from onward.testing.models.ledger import Entry, Ledger
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.model_endpoint import LedgerEntry, RequestLedger, serving_model
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.agents.asking import (
     KEY,
     always,
@@ -99,24 +98,29 @@ async def test_half_a_character_is_a_bad_request_and_is_not_sent(wire: str) -> N
 @pytest.mark.parametrize(
     ("reply", "kind"),
     [
-        (Reply(status=401), FailureKind.AUTH),
-        (Reply(status=402), FailureKind.CREDIT),
-        (Reply(status=403), FailureKind.FORBIDDEN),
-        (Reply(status=404), FailureKind.REQUEST),
-        (Reply(status=302), FailureKind.REQUEST),
-        (Reply(status=429), FailureKind.RATE_LIMIT),
-        (Reply(status=429, body='{"error":{"code":"insufficient_quota"}}'), FailureKind.CREDIT),
-        (Reply(status=400, body='{"error":{"code":"context_length_exceeded"}}'), FailureKind.TOO_LONG),
-        (Reply(status=500), FailureKind.TRANSIENT),
-        (Reply(status=503), FailureKind.TRANSIENT),
+        (ScriptedReply(status=401), FailureKind.AUTH),
+        (ScriptedReply(status=402), FailureKind.CREDIT),
+        (ScriptedReply(status=403), FailureKind.FORBIDDEN),
+        (ScriptedReply(status=404), FailureKind.REQUEST),
+        (ScriptedReply(status=302), FailureKind.REQUEST),
+        (ScriptedReply(status=429), FailureKind.RATE_LIMIT),
+        (ScriptedReply(status=429, body='{"error":{"code":"insufficient_quota"}}'), FailureKind.CREDIT),
         (
-            Reply(status=502, body="<html><title>Bad gateway</title>", content_type="text/html"),
+            ScriptedReply(status=400, body='{"error":{"code":"context_length_exceeded"}}'),
+            FailureKind.TOO_LONG,
+        ),
+        (ScriptedReply(status=500), FailureKind.TRANSIENT),
+        (ScriptedReply(status=503), FailureKind.TRANSIENT),
+        (
+            ScriptedReply(status=502, body="<html><title>Bad gateway</title>", content_type="text/html"),
             FailureKind.TRANSIENT,
         ),
     ],
 )
-async def test_a_refusal_is_classified_and_costs_nothing(reply: Reply, kind: FailureKind, wire: str) -> None:
-    async with at_endpoint(Script(default=reply), format=wire) as (models, _):
+async def test_a_refusal_is_classified_and_costs_nothing(
+    reply: ScriptedReply, kind: FailureKind, wire: str
+) -> None:
+    async with at_endpoint(ModelScript(default=reply), format=wire) as (models, _):
         failure = await failure_of(models)
     assert (failure.kind, failure.status, failure.request_id) == (kind, reply.status, "req_1")
     assert (failure.provider, failure.model, failure.may_have_cost) == ("acme", "small", False)
@@ -126,11 +130,11 @@ async def test_a_refusal_is_classified_and_costs_nothing(reply: Reply, kind: Fai
 async def test_the_time_to_come_back_is_kept(wire: str) -> None:
     clock = ManualClock(autojump=False)
     rules = (
-        Rule(nth=1, reply=Reply(status=429, retry_after="7")),
-        Rule(nth=2, reply=Reply(status=503, retry_after="Tue, 14 Nov 2023 22:14:20 GMT")),
-        Rule(nth=3, reply=Reply(status=429)),
+        ScriptRule(nth=1, reply=ScriptedReply(status=429, retry_after="7")),
+        ScriptRule(nth=2, reply=ScriptedReply(status=503, retry_after="Tue, 14 Nov 2023 22:14:20 GMT")),
+        ScriptRule(nth=3, reply=ScriptedReply(status=429)),
     )
-    async with at_endpoint(Script(rules=rules), clock=clock, format=wire) as (models, _):
+    async with at_endpoint(ModelScript(rules=rules), clock=clock, format=wire) as (models, _):
         told = [(await failure_of(models)).retry_at_us for _ in rules]
     assert told == [clock.now_us() + 7_000_000, clock.now_us() + 60_000_000, None]
 
@@ -185,7 +189,7 @@ async def test_a_stream_that_never_ends_is_cut_when_its_whole_time_is_over(wire:
 
 async def test_no_answer_at_all_is_transient_and_may_have_cost() -> None:
     clock, came = ManualClock(autojump=False), asyncio.Event()
-    ledger = Ledger(told=lambda _: came.set())
+    ledger = RequestLedger(told=lambda _: came.set())
     async with serving_model(always(first_delay_s=3600), ledger=ledger) as endpoint:
         models = models_at(endpoint.base_url, clock=clock, first_byte_s=60)
         failing = asyncio.ensure_future(failure_of(models))
@@ -250,9 +254,13 @@ async def test_an_error_in_a_successful_response_is_an_error() -> None:
     assert (await _failure_at(response(body, kind="application/json"))).kind is FailureKind.CREDIT
 
 
-@pytest.mark.parametrize("reply", [Reply(text=""), Reply(text="", reasoning="I think, therefore")])
-async def test_nothing_but_thoughts_is_an_empty_answer_with_its_usage(reply: Reply, wire: str) -> None:
-    async with at_endpoint(Script(default=reply), format=wire) as (models, _):
+@pytest.mark.parametrize(
+    "reply", [ScriptedReply(text=""), ScriptedReply(text="", reasoning="I think, therefore")]
+)
+async def test_nothing_but_thoughts_is_an_empty_answer_with_its_usage(
+    reply: ScriptedReply, wire: str
+) -> None:
+    async with at_endpoint(ModelScript(default=reply), format=wire) as (models, _):
         failure = await failure_of(models)
     assert failure.kind is FailureKind.EMPTY
     assert failure.usage is not None
@@ -288,11 +296,13 @@ async def test_usage_that_nobody_counted_is_estimated_and_marked(wire: str) -> N
 async def test_a_closed_stream_drops_its_connection() -> None:
     ended = asyncio.Event()
 
-    def told(entry: Entry) -> None:
+    def told(entry: LedgerEntry) -> None:
         if entry.sent:
             ended.set()
 
-    async with serving_model(always(text="x" * 10_000_000, chunk=1000), ledger=Ledger(told=told)) as endpoint:
+    async with serving_model(
+        always(text="x" * 10_000_000, chunk=1000), ledger=RequestLedger(told=told)
+    ) as endpoint:
         models = models_at(endpoint.base_url)
         async with aclosing(models.stream(request())) as pieces:
             await anext(pieces)
@@ -304,7 +314,7 @@ async def test_a_closed_stream_drops_its_connection() -> None:
 async def test_the_ledger_tells_an_answer_whose_client_left() -> None:
     """Even one so short that the system would take it without an error."""
     clock, ended = ManualClock(autojump=False), asyncio.Event()
-    ledger = Ledger(told=lambda entry: ended.set() if entry.sent else None)
+    ledger = RequestLedger(told=lambda entry: ended.set() if entry.sent else None)
     script = always(text="ab" * 500, chunk=2, delay_s=60)
     async with serving_model(script, ledger=ledger, clock=clock) as endpoint:
         models = models_at(endpoint.base_url)

@@ -14,15 +14,15 @@ import pytest
 
 from onward.agents.model import FailureKind, ModelFailed, TextDelta, collect
 from onward.errors import InvalidInput
-from onward.testing.models.ledger import read_ledger
-from onward.testing.models.script import Reply, Script, read_script
+from onward.testing.model_endpoint import read_ledger
+from onward.testing.script import ModelScript, ScriptedReply, read_script
 from tests.agents.asking import always, failure_of, models_at, pieces_of, request
 
 pytestmark = pytest.mark.anyio
 
 
 @contextmanager
-def endpoint_process(directory: Path, script: Script) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def endpoint_process(directory: Path, script: ModelScript) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     (directory / "script.json").write_bytes(msgspec.json.encode(script))
     command = [sys.executable, "-m", "onward.testing.model_endpoint", str(directory / "script.json")]
     command += ["--ledger", str(directory / "ledger")]
@@ -98,5 +98,5 @@ def test_a_script_that_cannot_be_used_ends_the_process_with_a_sentence(tmp_path:
 
 
 def test_a_script_in_json_is_the_script_in_python() -> None:
-    script = Script(default=Reply(text="Hi", status=200, delay_s=0.5))
+    script = ModelScript(default=ScriptedReply(text="Hi", status=200, delay_s=0.5))
     assert read_script(msgspec.json.encode(script), where="x") == script

@@ -18,7 +18,7 @@ from onward.agents.wire import SseReader, TooLarge
 from onward.clock import SystemClock
 from onward.model.values import WIRE_FORMATS
 from onward.testing.model_endpoint import serving_model
-from onward.testing.models.script import Reply, Script
+from onward.testing.script import ModelScript, ScriptedReply
 from tests.agents.asking import KEY, failure_of, models_at, raw_server, request, response
 
 pytestmark = pytest.mark.anyio
@@ -110,7 +110,7 @@ async def test_a_deeply_nested_event_is_no_answer() -> None:
 
 async def test_an_error_of_any_size_is_one_short_sentence() -> None:
     body = "\x1b[31m\u202e\x00" + "very " * 1_000_000
-    async with serving_model(Script(default=Reply(status=400, body=body))) as endpoint:
+    async with serving_model(ModelScript(default=ScriptedReply(status=400, body=body))) as endpoint:
         models = models_at(endpoint.base_url)
         message = (await failure_of(models)).message
         await models.close()

@@ -12,10 +12,10 @@ from onward.agents.tools.port import ToolAnswer, ToolRules, ToolUse
 from onward.errors import OnwardError
 from onward.model.gate import Answer
 from onward.model.run import Gate, Run, RunStatus
-from onward.testing.faults import Died
 from tests.agents.test_agent_step import model
 from tests.agents.test_tool_loop import ASKED, SOURCE, results, shown
 from tests.agents.tooling import Counting, asks, wish, working
+from tests.conformance.faults import Died
 from tests.world import World
 
 PAY = wish("pay", '{"to": "ann", "amount": 7}')

@@ -11,13 +11,13 @@ from onward.agents.model import FinishReason
 from onward.engine.control.requests import StartRequest
 from onward.model.run import RunStatus
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Died
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.agents.test_agent_step import Scripted, at, model
+from tests.conformance.faults import Died
 from tests.world import World, line
 
 DAY_US = 86_400_000_000
-CUT_SHORT = Reply(text="One, ", finish_reason=FinishReason.LENGTH)
+CUT_SHORT = ScriptedReply(text="One, ", finish_reason=FinishReason.LENGTH)
 
 
 class Dying(Scripted):
@@ -32,15 +32,15 @@ class Dying(Scripted):
             yield piece
 
 
-def dying(*rules: Rule, at: int) -> Dying:
-    scripted = Dying(Script(rules=rules, default=Reply(text="Fine.")), clock=ManualClock())
+def dying(*rules: ScriptRule, at: int) -> Dying:
+    scripted = Dying(ModelScript(rules=rules, default=ScriptedReply(text="Fine.")), clock=ManualClock())
     scripted.dies_at = at
     return scripted
 
 
 async def test_a_step_that_was_cut_off_continues_its_stored_conversation(world: World) -> None:
     """What it was answered so far is in it; its inputs alone would ask another question."""
-    scripted = dying(Rule(nth=1, reply=CUT_SHORT), at=2)
+    scripted = dying(ScriptRule(nth=1, reply=CUT_SHORT), at=2)
     first = await at(world, scripted)
     with pytest.raises(Died):
         await first.start(line("a"))
@@ -54,8 +54,8 @@ async def test_a_step_that_was_cut_off_continues_its_stored_conversation(world: 
 
 async def test_a_failure_of_the_provider_keeps_the_answers_so_far(world: World) -> None:
     """I30: the step is tried anew, and only the request that failed is made again."""
-    failing = [Rule(nth=nth, reply=Reply(status=503)) for nth in range(2, 7)]
-    scripted = model(Rule(nth=1, reply=CUT_SHORT), *failing, default="two.")
+    failing = [ScriptRule(nth=nth, reply=ScriptedReply(status=503)) for nth in range(2, 7)]
+    scripted = model(ScriptRule(nth=1, reply=CUT_SHORT), *failing, default="two.")
     process = await at(world, scripted)
     run = await process.start(line("a", a="max_retries=1"))
     assert run.status is RunStatus.COMPLETED
@@ -65,7 +65,7 @@ async def test_a_failure_of_the_provider_keeps_the_answers_so_far(world: World) 
 
 async def test_an_agent_that_says_fail_asks_anew_under_a_new_key(world: World) -> None:
     """It is another question: a provider that knows the old key must not give its old answer again. I30."""
-    scripted = model(Rule(nth=1, reply=Reply(text="No.\nOUTCOME: fail")), default="Yes.")
+    scripted = model(ScriptRule(nth=1, reply=ScriptedReply(text="No.\nOUTCOME: fail")), default="Yes.")
     process = await at(world, scripted)
     assert (await process.start(line("a", a="max_retries=1"))).status is RunStatus.COMPLETED
     assert [one.idempotency_key for one in scripted.received] == ["run/a#1/m1", "run/a#1/m1~1"]

@@ -13,9 +13,9 @@ from onward.model.call import CallStarted, HoldsLifted, LimitWarned
 from onward.model.run import RunStatus
 from onward.store.port.limits import ReservationState, UsageKind
 from onward.store.port.log import RunLog
-from onward.testing.conformance.money.calling import begun, working
-from onward.testing.faults import Around, FaultyStore
 from tests.agents.test_agent_step import NAME, at, calls, model
+from tests.conformance.faults import Around, FaultyStore
+from tests.conformance.limits import begun, working
 from tests.world import World, line
 
 pytestmark = pytest.mark.anyio

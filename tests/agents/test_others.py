@@ -54,7 +54,7 @@ from onward.agents.refusal import AskedModel
 from onward.clock import SystemClock
 from onward.process import SystemSpawn
 from onward.testing.clock import ManualClock
-from onward.testing.models.script import Reply, Script
+from onward.testing.script import ModelScript, ScriptedReply
 from onward.testing.scripted_model import ScriptedModel
 from tests.agents.asking import KEY, pieces_of, raw_server, request, response
 from tests.agents.other_models import PlayedModel, client_of
@@ -68,8 +68,10 @@ SAME = {name: reply for name, reply in REPLIES.items() if name not in ON_THE_WIR
 
 @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
 @pytest.mark.parametrize("reply", SAME.values(), ids=SAME)
-async def test_the_library_gives_the_same_pieces_and_failures(reply: Reply, asked: ModelRequest) -> None:
-    script, clock = Script(default=reply), ManualClock(autojump=False)
+async def test_the_library_gives_the_same_pieces_and_failures(
+    reply: ScriptedReply, asked: ModelRequest
+) -> None:
+    script, clock = ModelScript(default=reply), ManualClock(autojump=False)
     model = PlayedModel(script, asked)
     told, failure = await pieces_of(client_of(model, clock=clock), asked)
     scripted, expected = await pieces_of(ScriptedModel(script, clock=clock), asked)
@@ -81,7 +83,7 @@ async def test_the_library_gives_the_same_pieces_and_failures(reply: Reply, aske
 
 @pytest.mark.parametrize("how", ["cut", "malformed"])
 async def test_an_answer_that_breaks_off_is_cut(how: str) -> None:
-    script = Script(default=Reply(text="abcdef", chunk=2, break_after=1, break_with=how))  # type: ignore[arg-type]
+    script = ModelScript(default=ScriptedReply(text="abcdef", chunk=2, break_after=1, break_with=how))  # type: ignore[arg-type]
     clock = ManualClock(autojump=False)
     told, failure = await pieces_of(client_of(PlayedModel(script, request()), clock=clock))
     scripted, expected = await pieces_of(ScriptedModel(script, clock=clock))
@@ -90,14 +92,14 @@ async def test_an_answer_that_breaks_off_is_cut(how: str) -> None:
 
 
 async def test_an_error_inside_the_answer_may_have_cost() -> None:
-    script = Script(default=Reply(text="abcdef", chunk=2, break_after=1, break_with="error"))
+    script = ModelScript(default=ScriptedReply(text="abcdef", chunk=2, break_after=1, break_with="error"))
     _, failure = await pieces_of(client_of(PlayedModel(script, request()), clock=ManualClock()))
     assert failure is not None
     assert (failure.kind, failure.may_have_cost) == (FailureKind.TRANSIENT, True)
 
 
 async def test_an_answer_without_an_end_is_no_answer() -> None:
-    script = Script(default=Reply(text="half", has_done=False))
+    script = ModelScript(default=ScriptedReply(text="half", has_done=False))
     told, failure = await pieces_of(client_of(PlayedModel(script, request()), clock=ManualClock()))
     assert told == [TextDelta("half")]
     assert failure is not None
@@ -105,7 +107,7 @@ async def test_an_answer_without_an_end_is_no_answer() -> None:
 
 
 async def test_a_stalled_answer_fails_when_its_time_is_over() -> None:
-    script = Script(default=Reply(text="ab", break_after=1, break_with="stall"))
+    script = ModelScript(default=ScriptedReply(text="ab", break_after=1, break_with="stall"))
     model = PlayedModel(script, request())
     told, failure = await pieces_of(client_of(model, clock=SystemClock(), between_s=0.01))
     assert told == [TextDelta("ab")]
@@ -116,7 +118,7 @@ async def test_a_stalled_answer_fails_when_its_time_is_over() -> None:
 
 
 async def test_whoever_stops_early_closes_the_stream() -> None:
-    model = PlayedModel(Script(default=Reply(text="abcdef", chunk=1)), request())
+    model = PlayedModel(ModelScript(default=ScriptedReply(text="abcdef", chunk=1)), request())
     async with aclosing(client_of(model, clock=ManualClock()).stream(request())) as pieces:
         assert await anext(pieces) == TextDelta("a")
         assert model.log.open == 1
@@ -125,7 +127,7 @@ async def test_whoever_stops_early_closes_the_stream() -> None:
 
 async def test_every_kind_of_tokens_is_counted() -> None:
     usage = TokenUsage(input=90, output=20, cached_input=5, cache_write=30, cache_write_1h=10, reasoning=3)
-    model = PlayedModel(Script(default=Reply(text="Hi", usage=usage)), request())
+    model = PlayedModel(ModelScript(default=ScriptedReply(text="Hi", usage=usage)), request())
     told, _ = await pieces_of(client_of(model, clock=ManualClock()))
     assert isinstance(told[-1], Finished)
     assert told[-1].usage == usage
@@ -143,7 +145,7 @@ async def test_the_request_is_told_in_the_words_of_the_library() -> None:
         tool_choice=ToolChoice.REQUIRED,
     )
     profile = ModelProfile(supports_thinking=True)
-    model = PlayedModel(Script(), asked, profile=profile)
+    model = PlayedModel(ModelScript(), asked, profile=profile)
     await pieces_of(client_of(model, clock=ManualClock()), asked, key="run/1#a b")
     put = model.log.asked[0]
     assert put.settings["max_retries"] == 0
@@ -174,7 +176,7 @@ async def test_a_conversation_is_told_in_turns_with_what_this_model_signed() -> 
             user("And now?"),
         )
     )
-    model = PlayedModel(Script(), asked)
+    model = PlayedModel(ModelScript(), asked)
     await pieces_of(client_of(model, clock=ManualClock()), asked)
     first, answered, after = model.log.asked[0].messages
     assert isinstance(first, TheirRequest)
@@ -207,7 +209,7 @@ async def test_a_structured_answer_is_asked_for_as_the_model_can(
     format: SchemaFormat | JsonFormat | None, tools: tuple[Tool, ...], knows: bool, mode: str
 ) -> None:
     asked = request(format=format, tools=tools)
-    model = PlayedModel(Script(), asked, profile=ModelProfile(supports_json_schema_output=knows))
+    model = PlayedModel(ModelScript(), asked, profile=ModelProfile(supports_json_schema_output=knows))
     _, failure = await pieces_of(client_of(model, clock=ManualClock()), asked)
     assert failure is None
     put = model.log.asked[0].parameters
@@ -218,7 +220,7 @@ async def test_a_structured_answer_is_asked_for_as_the_model_can(
 
 async def test_half_a_character_is_refused_before_anything_is_sent() -> None:
     asked = request("\ud800")
-    model = PlayedModel(Script(), asked)
+    model = PlayedModel(ModelScript(), asked)
     _, failure = await pieces_of(client_of(model, clock=ManualClock()), asked)
     assert failure is not None
     assert failure.kind is FailureKind.REQUEST
@@ -312,7 +314,7 @@ async def test_no_failure_holds_the_key(error: Exception, has_begun: bool) -> No
 
 
 async def test_a_key_that_is_not_there_is_an_auth_failure() -> None:
-    client = client_of(PlayedModel(Script(), request()), clock=ManualClock(), key="")
+    client = client_of(PlayedModel(ModelScript(), request()), clock=ManualClock(), key="")
     _, failure = await pieces_of(client)
     assert failure is not None
     assert failure.kind is FailureKind.AUTH

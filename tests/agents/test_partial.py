@@ -14,14 +14,14 @@ from onward.errors import InvalidInput
 from onward.model.call import CallStatus
 from onward.model.run import RunStatus
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Died
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.agents.test_agent_messages import said
 from tests.agents.test_agent_step import Scripted, at, calls
+from tests.conformance.faults import Died
 from tests.world import Process, World, line
 
 CONTINUED = line("a", a="on_partial=continue")
-HALF = Reply(text="One two three", chunk=4, break_after=2)
+HALF = ScriptedReply(text="One two three", chunk=4, break_after=2)
 
 
 class Prefilled(Scripted):
@@ -30,8 +30,8 @@ class Prefilled(Scripted):
     prefill = True
 
 
-def scripted(*rules: Rule, default: str = "Fine.") -> Prefilled:
-    return Prefilled(Script(rules=rules, default=Reply(text=default)), clock=ManualClock())
+def scripted(*rules: ScriptRule, default: str = "Fine.") -> Prefilled:
+    return Prefilled(ModelScript(rules=rules, default=ScriptedReply(text=default)), clock=ManualClock())
 
 
 def prefixes(model: Scripted) -> list[str]:
@@ -46,7 +46,9 @@ def prefixes(model: Scripted) -> list[str]:
 
 async def test_an_answer_that_broke_off_is_continued_where_it_ended(world: World) -> None:
     """S2-20: the message has the beginning and the rest once; the usage is what the provider counted."""
-    model = scripted(Rule(nth=1, reply=HALF), Rule(nth=2, reply=Reply(text=" three four")))
+    model = scripted(
+        ScriptRule(nth=1, reply=HALF), ScriptRule(nth=2, reply=ScriptedReply(text=" three four"))
+    )
     process = await at(world, model)
     run = await process.start(CONTINUED)
     assert run.status is RunStatus.COMPLETED
@@ -71,7 +73,9 @@ async def test_the_conversation_has_the_whole_answer_once(world: World) -> None:
       b [prompt="two", fidelity=full, thread_id=t]
       start -> a -> b -> exit
     }"""
-    model = scripted(Rule(nth=1, reply=HALF), Rule(nth=2, reply=Reply(text=" three four")))
+    model = scripted(
+        ScriptRule(nth=1, reply=HALF), ScriptRule(nth=2, reply=ScriptedReply(text=" three four"))
+    )
     process = await at(world, model)
     assert (await process.start(source)).status is RunStatus.COMPLETED
     told = [m for m in model.received[-1].request.messages if isinstance(m, AssistantMessage)]
@@ -89,8 +93,10 @@ async def test_a_process_that_dies_leaves_the_beginning_to_the_next(world: World
                     raise Died
                 yield piece
 
-    rules = (Rule(nth=2, reply=Reply(text="e four")),)
-    model = Dying(Script(rules=rules, default=Reply(text="One two three", chunk=4)), clock=ManualClock())
+    rules = (ScriptRule(nth=2, reply=ScriptedReply(text="e four")),)
+    model = Dying(
+        ModelScript(rules=rules, default=ScriptedReply(text="One two three", chunk=4)), clock=ManualClock()
+    )
     first = await at(world, model, clock=model._clock)
     with pytest.raises(Died):
         await first.start(CONTINUED)
@@ -103,9 +109,11 @@ async def test_a_process_that_dies_leaves_the_beginning_to_the_next(world: World
 
 
 async def test_several_breaks_add_up(world: World) -> None:
-    rest = Reply(text=" three four five", chunk=6, break_after=1)
+    rest = ScriptedReply(text=" three four five", chunk=6, break_after=1)
     model = scripted(
-        Rule(nth=1, reply=HALF), Rule(nth=2, reply=rest), Rule(nth=3, reply=Reply(text=" four."))
+        ScriptRule(nth=1, reply=HALF),
+        ScriptRule(nth=2, reply=rest),
+        ScriptRule(nth=3, reply=ScriptedReply(text=" four.")),
     )
     process = await at(world, model)
     await process.start(CONTINUED)
@@ -113,9 +121,11 @@ async def test_several_breaks_add_up(world: World) -> None:
     assert (await said(process))[-1] == ("m1", 3, "complete", "One two three four.")
 
 
-@pytest.mark.parametrize("refusal", [Reply(status=400), Reply(text="")])
-async def test_a_provider_that_does_not_continue_it_is_asked_anew(world: World, refusal: Reply) -> None:
-    model = scripted(Rule(nth=1, reply=HALF), Rule(nth=2, reply=refusal), default="All of it.")
+@pytest.mark.parametrize("refusal", [ScriptedReply(status=400), ScriptedReply(text="")])
+async def test_a_provider_that_does_not_continue_it_is_asked_anew(
+    world: World, refusal: ScriptedReply
+) -> None:
+    model = scripted(ScriptRule(nth=1, reply=HALF), ScriptRule(nth=2, reply=refusal), default="All of it.")
     process = await at(world, model)
     assert (await process.start(CONTINUED)).status is RunStatus.COMPLETED
     assert prefixes(model) == ["", "One two", ""]
@@ -124,8 +134,8 @@ async def test_a_provider_that_does_not_continue_it_is_asked_anew(world: World, 
 
 
 async def test_a_retry_begins_from_nothing(world: World) -> None:
-    broken = Reply(text="One two three", chunk=4, break_after=2)
-    model = scripted(*(Rule(nth=nth, reply=broken) for nth in range(1, 6)), default="Fine.")
+    broken = ScriptedReply(text="One two three", chunk=4, break_after=2)
+    model = scripted(*(ScriptRule(nth=nth, reply=broken) for nth in range(1, 6)), default="Fine.")
     process = await at(world, model)
     run = await process.start(CONTINUED)
     assert run.status is RunStatus.FAILED
@@ -134,7 +144,7 @@ async def test_a_retry_begins_from_nothing(world: World) -> None:
 
 
 async def test_without_it_an_answer_that_broke_off_is_asked_for_anew(world: World) -> None:
-    model = scripted(Rule(nth=1, reply=HALF), default="Whole.")
+    model = scripted(ScriptRule(nth=1, reply=HALF), default="Whole.")
     process = await at(world, model)
     await process.start(line("a"))
     assert prefixes(model) == ["", ""]
@@ -142,7 +152,7 @@ async def test_without_it_an_answer_that_broke_off_is_asked_for_anew(world: Worl
 
 
 async def test_a_provider_that_cannot_continue_is_refused_before_the_run(world: World) -> None:
-    process: Process = await at(world, Scripted(Script(), clock=ManualClock()))
+    process: Process = await at(world, Scripted(ModelScript(), clock=ManualClock()))
     with pytest.raises(InvalidInput, match=r"set prefill = true in \[providers.openai\]"):
         await process.start(CONTINUED)
 

@@ -18,23 +18,23 @@ from onward.model.run import RunStatus
 from onward.model.values import WIRE_FORMATS
 from onward.testing.clock import ManualClock, SeededDice
 from onward.testing.model_endpoint import ModelEndpoint, serving_model
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.agents.asking import NAME, models_at
 from tests.agents.test_agent_messages import said
 from tests.world import PATIENCE_S, Process, World, line
 
 WHOLE = "Once upon a time there was a king who had three daughters, and all of them could count."
 SOURCE = line("tell", tell=f'on_partial=continue, llm_model="{NAME}"')
-REST = Reply(text=WHOLE, continues=True)
+REST = ScriptedReply(text=WHOLE, continues=True)
 
 
-def cut(after: int, how: Literal["cut", "stall"] = "cut") -> Reply:
+def cut(after: int, how: Literal["cut", "stall"] = "cut") -> ScriptedReply:
     """The answer, or the rest of it, which breaks off after so many pieces; all but the last surely come."""
-    return Reply(text=WHOLE, continues=True, delay_s=0.001, break_after=after, break_with=how)
+    return ScriptedReply(text=WHOLE, continues=True, delay_s=0.001, break_after=after, break_with=how)
 
 
 @asynccontextmanager
-async def telling(script: Script, wire: str) -> AsyncIterator[tuple[Models, ModelEndpoint]]:
+async def telling(script: ModelScript, wire: str) -> AsyncIterator[tuple[Models, ModelEndpoint]]:
     """The models of a server that continues answers, and the server."""
     async with serving_model(script) as endpoint:
         models = models_at(endpoint.base_url, format=wire, prefill=True)
@@ -77,8 +77,8 @@ async def test_a_cut_answer_is_continued_from_the_text_that_came_over_the_wire(
     world: World, wire: str
 ) -> None:
     """S2-20: each request has what is stored, the text is joined once, and no reader sees it get shorter."""
-    rules = (Rule(nth=1, reply=cut(4)), Rule(nth=2, reply=cut(3)))
-    async with telling(Script(rules=rules, default=REST), wire) as (models, endpoint):
+    rules = (ScriptRule(nth=1, reply=cut(4)), ScriptRule(nth=2, reply=cut(3)))
+    async with telling(ModelScript(rules=rules, default=REST), wire) as (models, endpoint):
         process = await at(world, models)
         run = await process.start(SOURCE)
         assert (run.status, run.context["last_response"]) == (RunStatus.COMPLETED, WHOLE)
@@ -102,7 +102,7 @@ async def test_a_cut_answer_is_continued_from_the_text_that_came_over_the_wire(
 @pytest.mark.parametrize("wire", WIRE_FORMATS)
 async def test_the_rest_is_asked_for_by_the_process_that_comes_after_a_death(world: World, wire: str) -> None:
     """S2-20: what the first process received and stored is not asked for again."""
-    script = Script(rules=(Rule(nth=1, reply=cut(6, "stall")),), default=REST)
+    script = ModelScript(rules=(ScriptRule(nth=1, reply=cut(6, "stall")),), default=REST)
     async with telling(script, wire) as (models, endpoint):
         first = await at(world, models)
         dying = asyncio.create_task(first.start(SOURCE))

@@ -21,11 +21,11 @@ from onward.model.limits import NO_AMOUNTS
 from onward.model.run import RunStatus
 from onward.store.port.log import RunLog
 from onward.store.port.store import Store
-from onward.testing.faults import Around, Died, Fault, FaultyStore
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
 from tests.agents.test_agent_step import Scripted, at, model
 from tests.chance import examples
+from tests.conformance.faults import Around, Died, Fault, FaultyStore
 from tests.conftest import Counted
 from tests.crash.agents.judging import charged
 from tests.world import Process, World, in_memory

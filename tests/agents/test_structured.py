@@ -10,7 +10,7 @@ from onward.agents.model import FinishReason, SchemaFormat
 from onward.agents.step.rounds import CUT_OFF
 from onward.errors import InvalidInput
 from onward.model.run import RunStatus
-from onward.testing.models.script import Reply, Rule
+from onward.testing.script import ScriptedReply, ScriptRule
 from tests.agents.test_agent_step import model
 from tests.agents.tooling import Counting, asks, wish, working
 from tests.world import World, line
@@ -51,7 +51,7 @@ async def test_the_fields_of_a_structured_answer_are_values_of_later_steps(world
 async def test_an_answer_that_does_not_fit_is_asked_for_once_more(
     world: World, wrong: str, said: str
 ) -> None:
-    scripted = model(Rule(nth=1, reply=Reply(text=wrong)), default='```json\n{"grade": 5}\n```')
+    scripted = model(ScriptRule(nth=1, reply=ScriptedReply(text=wrong)), default='```json\n{"grade": 5}\n```')
     run = await (await working(world, scripted)).start(source())
     assert run.status is RunStatus.COMPLETED
     assert run.context["work.grade"] == 5
@@ -70,7 +70,9 @@ async def test_an_answer_that_never_fits_fails_the_step(world: World) -> None:
 
 async def test_a_structured_answer_that_was_cut_off_is_asked_for_anew_and_shorter(world: World) -> None:
     """A server that holds answers to a schema would not continue it: it begins a new value."""
-    cut = Rule(nth=1, reply=Reply(text='{"grade": 5, "why": "it', finish_reason=FinishReason.LENGTH))
+    cut = ScriptRule(
+        nth=1, reply=ScriptedReply(text='{"grade": 5, "why": "it', finish_reason=FinishReason.LENGTH)
+    )
     scripted = model(cut, default='{"grade": 5}')
     run = await (await working(world, scripted)).start(source())
     assert (run.status, run.context["work.answer"]) == (RunStatus.COMPLETED, {"grade": 5})
@@ -79,8 +81,8 @@ async def test_a_structured_answer_that_was_cut_off_is_asked_for_anew_and_shorte
 
 
 async def test_a_structured_answer_that_is_always_cut_off_fails_the_step_and_says_why(world: World) -> None:
-    cut = Reply(text='{"grade": 5', finish_reason=FinishReason.LENGTH)
-    scripted = model(Rule(nth=1, reply=cut), Rule(nth=2, reply=cut))
+    cut = ScriptedReply(text='{"grade": 5', finish_reason=FinishReason.LENGTH)
+    scripted = model(ScriptRule(nth=1, reply=cut), ScriptRule(nth=2, reply=cut))
     run = await (await working(world, scripted)).start(source(more=", max_retries=0"))
     assert (run.status, len(scripted.received)) == (RunStatus.FAILED, 2)
     assert run.open_steps["work#1"].reason == f"the answer cannot be used: {CUT_OFF}"

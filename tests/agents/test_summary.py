@@ -12,9 +12,9 @@ from onward.agents.step.handler import AgentHandler
 from onward.errors import InvalidInput
 from onward.model.run import RunStatus
 from onward.testing.clock import ManualClock, SeededDice
-from onward.testing.faults import Died
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.agents.test_agent_step import NAME, Scripted, calls, model
+from tests.conformance.faults import Died
 from tests.world import Process, World, line
 
 SOURCE = line("first", "second", second='prompt="Go on.", fidelity="summary:low"')
@@ -35,7 +35,7 @@ def told(scripted: Scripted, number: int = -1) -> str:
 
 
 async def test_a_model_summarises_the_run_for_the_step_that_asks_for_it(world: World) -> None:
-    scripted = model(Rule(model="tiny", reply=Reply(text=SHORT)))
+    scripted = model(ScriptRule(model="tiny", reply=ScriptedReply(text=SHORT)))
     process = await at(world, scripted)
     run = await process.start(SOURCE)
     assert run.status is RunStatus.COMPLETED
@@ -59,7 +59,10 @@ async def test_a_summary_is_asked_for_once_whatever_dies(world: World) -> None:
                     raise Died
                 yield piece
 
-    script = Script(rules=(Rule(model="tiny", reply=Reply(text=SHORT)),), default=Reply(text="Fine."))
+    script = ModelScript(
+        rules=(ScriptRule(model="tiny", reply=ScriptedReply(text=SHORT)),),
+        default=ScriptedReply(text="Fine."),
+    )
     scripted = Dying(script, clock=ManualClock())
     first = await at(world, scripted)
     with pytest.raises(Died):
@@ -73,7 +76,7 @@ async def test_a_summary_is_asked_for_once_whatever_dies(world: World) -> None:
 
 
 async def test_rules_summarise_if_no_model_can(world: World) -> None:
-    scripted = model(Rule(model="tiny", reply=Reply(status=401)))
+    scripted = model(ScriptRule(model="tiny", reply=ScriptedReply(status=401)))
     run = await (await at(world, scripted)).start(SOURCE)
     assert run.status is RunStatus.COMPLETED
     assert told(scripted).endswith("Go on.")

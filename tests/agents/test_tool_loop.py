@@ -20,10 +20,10 @@ from onward.model.call import CallFinished, CallKind, CallStarted
 from onward.model.gate import Answer
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Died, Fault, FaultyStore
-from onward.testing.models.script import Reply, Rule
+from onward.testing.script import ScriptedReply, ScriptRule
 from tests.agents.test_agent_step import Scripted, calls, model
 from tests.agents.tooling import Counting, asks, wish, working
+from tests.conformance.faults import Died, Fault, FaultyStore
 from tests.world import Process, World, line
 
 ONCE = ToolRules(repeatable=False)
@@ -155,9 +155,9 @@ async def test_a_crash_at_any_call_of_the_store_repeats_nothing_that_was_answere
     for nth in range(1, 60):
         run_id = f"run-{nth}"
         scripted = model(
-            Rule(contains="look found", reply=Reply(tool_calls=(wish("check"),))),
-            Rule(contains="check found", reply=Reply(text="Done.")),
-            Rule(reply=Reply(tool_calls=(wish("look", id="a"), wish("pay", id="b")))),
+            ScriptRule(contains="look found", reply=ScriptedReply(tool_calls=(wish("check"),))),
+            ScriptRule(contains="check found", reply=ScriptedReply(text="Done.")),
+            ScriptRule(reply=ScriptedReply(tool_calls=(wish("look", id="a"), wish("pay", id="b")))),
         )
         tools = Counting("look"), Counting("pay", ONCE), Counting("check")
         first = await working(world, scripted, *tools, wrap=partial(FaultyStore, fault=fault, at=nth))
@@ -358,7 +358,7 @@ async def test_the_output_of_a_step_has_a_ceiling(world: World) -> None:
 async def test_a_call_that_is_repeated_with_the_same_result_is_refused_and_then_fails_the_step(
     world: World,
 ) -> None:
-    scripted = model(Rule(reply=Reply(tool_calls=(wish(),))))
+    scripted = model(ScriptRule(reply=ScriptedReply(tool_calls=(wish(),))))
     process = await working(world, scripted, tool := Counting())
     run = await process.start(line("work", work="max_rounds=50, max_retries=0"))
     assert run.status is RunStatus.FAILED
@@ -421,13 +421,13 @@ async def test_old_results_make_room_when_a_conversation_is_too_long(world: Worl
     async def long(use: ToolUse) -> ToolAnswer:
         return ToolAnswer(f"{use.arguments['n']}:" + "x" * 5_000)
 
-    too_long = Reply(
+    too_long = ScriptedReply(
         status=400,
         body='{"error": {"message": "too long", "code": "context_length_exceeded"}}',
     )
     scripted = model(
         *(asks(wish(arguments=f'{{"n": {n}}}')) for n in range(4)),
-        Rule(nth=5, reply=too_long),
+        ScriptRule(nth=5, reply=too_long),
         default="Done.",
     )
     process = await working(world, scripted, tool := Counting(act=long))
@@ -447,8 +447,10 @@ async def test_old_results_make_room_when_a_conversation_is_too_long(world: Worl
 
 
 async def test_a_conversation_that_cannot_be_shortened_fails_the_step(world: World) -> None:
-    too_long = Reply(status=400, body='{"error": {"message": "too long", "code": "context_length_exceeded"}}')
-    scripted = model(Rule(reply=too_long))
+    too_long = ScriptedReply(
+        status=400, body='{"error": {"message": "too long", "code": "context_length_exceeded"}}'
+    )
+    scripted = model(ScriptRule(reply=too_long))
     run = await (await working(world, scripted, Counting())).start(line("work", work="max_retries=0"))
     assert run.status is RunStatus.FAILED
     assert len(scripted.received) == 1
@@ -457,7 +459,7 @@ async def test_a_conversation_that_cannot_be_shortened_fails_the_step(world: Wor
 async def test_after_a_use_that_must_not_be_repeated_a_retry_continues_the_conversation(world: World) -> None:
     scripted = model(
         asks(wish("pay", '{"amount": 7}')),
-        Rule(reply=Reply(text="No.\nOUTCOME: fail\nNOTE: the printer is off"), times=1),
+        ScriptRule(reply=ScriptedReply(text="No.\nOUTCOME: fail\nNOTE: the printer is off"), times=1),
         default="Done.",
     )
     process = await working(world, scripted, tool := Counting("pay", ONCE))
@@ -497,7 +499,9 @@ async def test_a_retry_after_a_use_in_doubt_tells_the_model_what_is_known(world:
 
 async def test_a_step_that_fails_before_it_did_anything_begins_anew(world: World) -> None:
     scripted = model(
-        asks(wish()), Rule(reply=Reply(text="OUTCOME: fail\nNOTE: unsure"), times=1), default="Done."
+        asks(wish()),
+        ScriptRule(reply=ScriptedReply(text="OUTCOME: fail\nNOTE: unsure"), times=1),
+        default="Done.",
     )
     process = await working(world, scripted, Counting())
     run = await process.start(line("work", work="max_retries=0"))
@@ -629,10 +633,10 @@ async def test_a_retry_asks_for_approval_anew(world: World) -> None:
 
     post, pay = Counting("post", ONCE), Counting("pay", ASKED, act=die)
     scripted = model(
-        Rule(contains="post found", reply=Reply(tool_calls=(wish("pay"),))),
-        Rule(contains="This step failed", reply=Reply(tool_calls=(wish("pay"),))),
-        Rule(contains="paid", reply=Reply(text="Done.")),
-        Rule(reply=Reply(tool_calls=(wish("post"),))),
+        ScriptRule(contains="post found", reply=ScriptedReply(tool_calls=(wish("pay"),))),
+        ScriptRule(contains="This step failed", reply=ScriptedReply(tool_calls=(wish("pay"),))),
+        ScriptRule(contains="paid", reply=ScriptedReply(text="Done.")),
+        ScriptRule(reply=ScriptedReply(tool_calls=(wish("post"),))),
     )
     first = await working(world, scripted, post, pay)
     await first.start(SOURCE)

@@ -19,7 +19,7 @@ from onward.agents.model import (
     user,
 )
 from onward.agents.models import told_in_prompt
-from onward.testing.models.script import Reply, Script
+from onward.testing.script import ModelScript, ScriptedReply
 from tests.agents.asking import NAME, at_endpoint
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +45,7 @@ ASKED = ModelRequest(model=NAME, messages=(user("Paris?"),), tools=(WEATHER,))
 async def test_an_answer_in_json_is_a_tool_call_or_text(
     said: str, text: str, calls: tuple[ToolCall, ...], why: FinishReason
 ) -> None:
-    async with at_endpoint(Script(default=Reply(text=said)), tools=False) as (models, _):
+    async with at_endpoint(ModelScript(default=ScriptedReply(text=said)), tools=False) as (models, _):
         answer = await collect(models.stream(ASKED))
     assert (answer.text, answer.tool_calls, answer.finished.finish_reason) == (text, calls, why)
 
@@ -70,8 +70,8 @@ async def test_an_answer_that_reached_its_ceiling_is_read_as_far_as_it_came(
     said: str, text: str, calls: tuple[ToolCall, ...]
 ) -> None:
     """The rest of a text can be asked for; the arguments of a call are found to be no JSON."""
-    reply = Reply(text=said, finish_reason=FinishReason.LENGTH)
-    async with at_endpoint(Script(default=reply), tools=False) as (models, _):
+    reply = ScriptedReply(text=said, finish_reason=FinishReason.LENGTH)
+    async with at_endpoint(ModelScript(default=reply), tools=False) as (models, _):
         answer = await collect(models.stream(ASKED))
     assert (answer.text, answer.tool_calls) == (text, calls)
     assert answer.finished.finish_reason is FinishReason.LENGTH
@@ -80,7 +80,7 @@ async def test_an_answer_that_reached_its_ceiling_is_read_as_far_as_it_came(
 async def test_a_provider_that_knows_tools_is_told_of_them_as_such() -> None:
     """Its answer is not read as JSON, whatever it looks like."""
     said = '{"answer": "It rains."}'
-    async with at_endpoint(Script(default=Reply(text=said))) as (models, _):
+    async with at_endpoint(ModelScript(default=ScriptedReply(text=said))) as (models, _):
         assert (await collect(models.stream(ASKED))).text == said
 
 

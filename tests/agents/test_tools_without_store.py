@@ -10,10 +10,10 @@ from onward.agents.tools.port import ToolAnswer, ToolRules, ToolUse
 from onward.errors import RunNotFound, StoreFull
 from onward.machine.decide.calls import calls_in_doubt
 from onward.model.run import Run, RunStatus
-from onward.testing.faults import Fault, FaultyStore
-from onward.testing.models.script import Reply, Rule
+from onward.testing.script import ScriptedReply, ScriptRule
 from tests.agents.test_agent_step import Scripted, calls, model
 from tests.agents.tooling import Counting, wish, working
+from tests.conformance.faults import Fault, FaultyStore
 from tests.world import Process, World, line
 
 WHOLE = "paid " * 1_000
@@ -24,7 +24,8 @@ FULL = StoreFull("there is no space left")
 def payer() -> Scripted:
     """A model that wants one payment, and ends when it is told of it."""
     return model(
-        Rule(contains="paid", reply=Reply(text="Done.")), Rule(reply=Reply(tool_calls=(wish("pay"),)))
+        ScriptRule(contains="paid", reply=ScriptedReply(text="Done.")),
+        ScriptRule(reply=ScriptedReply(tool_calls=(wish("pay"),))),
     )
 
 

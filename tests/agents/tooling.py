@@ -15,7 +15,7 @@ from onward.agents.tools.toolbox import Toolbox, is_allowed
 from onward.handlers.port import StepContext
 from onward.pipeline.graph import Node
 from onward.testing.clock import ManualClock, SeededDice
-from onward.testing.models.script import Reply, Rule
+from onward.testing.script import ScriptedReply, ScriptRule
 from tests.agents.test_agent_step import NAME, Scripted
 from tests.world import Process, World
 
@@ -64,9 +64,9 @@ def wish(name: str = "look", arguments: str = "{}", id: str = "c1") -> ToolCall:
     return ToolCall(id, name, arguments)
 
 
-def asks(*calls: ToolCall, **how: Any) -> Rule:
+def asks(*calls: ToolCall, **how: Any) -> ScriptRule:
     """The first thing that the model says."""
-    return Rule(reply=Reply(tool_calls=calls, **how), times=1)
+    return ScriptRule(reply=ScriptedReply(tool_calls=calls, **how), times=1)
 
 
 async def working(world: World, scripted: Scripted, *tools: AgentTool, **more: Any) -> Process:

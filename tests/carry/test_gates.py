@@ -10,9 +10,9 @@ from onward.read.verify import verify_run
 from onward.store.codec import content_hash
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.store import Store
-from onward.testing.conformance.asking import NO, YES, inbox
-from onward.testing.drafts import held
 from tests.carry.moving import exported, imported
+from tests.conformance.drafts import held
+from tests.conformance.questions import NO, YES, inbox
 
 pytestmark = pytest.mark.anyio
 SOURCE = b"digraph {}"

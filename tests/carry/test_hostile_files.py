@@ -15,7 +15,7 @@ from onward.carry.importer import CheckedExport
 from onward.errors import Refused
 from onward.store.codec import chain_hash, content_hash
 from onward.store.port.log import ORIGIN
-from onward.testing.drafts import creation
+from tests.conformance.drafts import creation
 
 DEEP = "[" * 100_000 + "]" * 100_000
 SOURCE = b"digraph {}"

@@ -19,9 +19,9 @@ from onward.store.codec import content_hash
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.messages import MessageQuery
 from onward.store.port.store import Store
-from onward.testing.conformance.chats.saying import STEP, answered, appended, call_of, growth
-from onward.testing.drafts import Draft, held
 from tests.carry.moving import exported, imported
+from tests.conformance.drafts import Draft, held
+from tests.conformance.messages import STEP, answered, appended, call_of, growth
 
 pytestmark = pytest.mark.anyio
 SOURCE = b"digraph {}"

@@ -19,8 +19,8 @@ from onward.store.codec import content_hash
 from onward.store.port.retention import Arrival, Carrying
 from onward.store.port.store import Store
 from onward.store.sqlite.adapter import SqliteStore
-from onward.testing.drafts import created, held, stepped
-from onward.testing.faults import Around, Fault, FaultyStore
+from tests.conformance.drafts import created, held, stepped
+from tests.conformance.faults import Around, Fault, FaultyStore
 
 pytestmark = pytest.mark.anyio
 VALUE_BYTES, VALUES = 500_000, 60

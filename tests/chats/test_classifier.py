@@ -12,8 +12,8 @@ from onward.model.run import RunStatus
 from onward.pipeline.build import build
 from onward.pipeline.rules.check import RULES
 from onward.store.port.runs import RunQuery
-from onward.testing.handlers import Act
 from tests.chats.desk import Desk, desk_of
+from tests.conformance.handlers import Act
 from tests.world import World
 
 pytestmark = pytest.mark.anyio

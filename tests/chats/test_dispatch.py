@@ -15,8 +15,8 @@ from onward.model.events import RunInterrupted
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.testing.clock import SeededIds
-from onward.testing.handlers import Doorway
 from tests.chats.desk import GATED, PLAIN, SITE, STEERED, Desk, desk_of
+from tests.conformance.handlers import Doorway
 from tests.world import World
 
 pytestmark = pytest.mark.anyio

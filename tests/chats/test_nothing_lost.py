@@ -19,11 +19,11 @@ from onward.model.run import RunStatus
 from onward.store.port.log import Loaded, RunLog
 from onward.store.port.messages import FREE_MAX
 from onward.testing.clock import SeededIds
-from onward.testing.faults import Around, FaultyStore
-from onward.testing.handlers import Doorway
 from tests.chats.desk import GATED, PLAIN, Desk, desk_of
 from tests.chats.test_dispatch import killed
 from tests.chats.test_limits import CHAT, memory_of, scope
+from tests.conformance.faults import Around, FaultyStore
+from tests.conformance.handlers import Doorway
 from tests.world import World
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from onward.testing.model_endpoint import serving_model
-from onward.testing.models.script import Script
+from onward.testing.script import ModelScript
 from tests.cli.shell import PATIENCE_S, Shell
 
 TALK = """
@@ -23,7 +23,7 @@ digraph talk {
 
 
 @contextmanager
-def with_model(shell: Shell, script: Script) -> Iterator[Shell]:
+def with_model(shell: Shell, script: ModelScript) -> Iterator[Shell]:
     """The shell, with a model that plays a script. It is served by a thread of its own."""
     ready, over = threading.Event(), threading.Event()
 

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from onward.agents.model import ToolCall
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.agents.tools.mcp_servers import PROGRAM
 from tests.cli.agents import with_model
 from tests.cli.shell import Shell
@@ -22,12 +22,15 @@ digraph work {
 """
 
 
-def wishes(*calls: tuple[str, dict[str, Any]]) -> Script:
+def wishes(*calls: tuple[str, dict[str, Any]]) -> ModelScript:
     """A model that wants these uses, all at once, and is then done."""
     wanted = tuple(
         ToolCall(f"call_{at}", name, json.dumps(given)) for at, (name, given) in enumerate(calls, start=1)
     )
-    return Script(rules=(Rule(nth=1, reply=Reply(tool_calls=wanted)),), default=Reply(text="Done."))
+    return ModelScript(
+        rules=(ScriptRule(nth=1, reply=ScriptedReply(tool_calls=wanted)),),
+        default=ScriptedReply(text="Done."),
+    )
 
 
 def test_an_agent_writes_a_file_and_cannot_leave_its_workspace(shell: Shell) -> None:
@@ -86,7 +89,7 @@ def test_an_agent_uses_a_tool_of_a_server_of_the_project(shell: Shell) -> None:
 
 def test_a_tool_that_nobody_offers_is_refused_before_the_run_begins(shell: Shell) -> None:
     shell.write("work.dot", WORK.replace("shell", "http_get"))
-    with with_model(shell, Script()):
+    with with_model(shell, ModelScript()):
         refused = shell.inside("run", "work.dot")
     assert refused.code == 2
     assert "node 'a' allows the tool 'http_get', which nobody offers" in refused.err
@@ -98,9 +101,11 @@ def test_what_a_use_that_was_cut_off_left_is_shown_to_people_and_to_the_agent(sh
     shell.write("work.dot", WORK)
     latch = shell.latch("latch")
     command = f"echo half > made.txt; echo part > $ONWARD_STEP_DIR/part.txt; {latch.command}"
-    told = Rule(contains="part.txt (5 bytes)", reply=Reply(text="It was told."))
+    told = ScriptRule(contains="part.txt (5 bytes)", reply=ScriptedReply(text="It was told."))
     script = wishes(("shell", {"command": command}))
-    with with_model(shell, Script(rules=(*script.rules, told), default=Reply(text="It was not."))):
+    with with_model(
+        shell, ModelScript(rules=(*script.rules, told), default=ScriptedReply(text="It was not."))
+    ):
         running = shell.start("run", "work.dot", "--run-id", "cut")
         latch.wait_reached()
         running.process.kill()

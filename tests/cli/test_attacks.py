@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from onward.agents.model import ToolCall
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.agents.tools.mcp_servers import PROGRAM
 from tests.cli.agents import with_model
 from tests.cli.shell import Shell
@@ -127,8 +127,8 @@ def test_a_huge_file_and_a_huge_output_are_cut(project: Shell) -> None:
 
 def test_a_model_that_never_stops_is_stopped(project: Shell) -> None:
     project.write("work.dot", work("shell"))
-    again = Reply(tool_calls=(ToolCall("c", "shell", '{"command": "echo again >> ledger"}'),))
-    with with_model(project, Script(default=again)):
+    again = ScriptedReply(tool_calls=(ToolCall("c", "shell", '{"command": "echo again >> ledger"}'),))
+    with with_model(project, ModelScript(default=again)):
         done = project.inside("run", "work.dot", "--run-id", "it")
     assert done.code == 1, done.out + done.err
     assert "the agent makes the same calls again and again (shell)" in done.out + done.err
@@ -151,7 +151,9 @@ def test_a_secret_in_what_a_model_asks_and_tools_answer_is_found_nowhere(project
         ("files__environment", {}),
         (f"no_{CANARY}", {CANARY: CANARY}),
     )
-    script = Script(rules=(Rule(contains="Work", reply=script.rules[0].reply),), default=Reply(text=CANARY))
+    script = ModelScript(
+        rules=(ScriptRule(contains="Work", reply=script.rules[0].reply),), default=ScriptedReply(text=CANARY)
+    )
     with with_model(project, script):
         waiting = project.inside("run", "work.dot", "--run-id", "it", "--answers", "wait", "--verbose")
         shown = [project.inside("show", "it"), project.inside("show", "it", "--json")]
@@ -189,7 +191,7 @@ def test_what_a_file_of_a_repository_says_decides_nothing(project: Shell) -> Non
     project.write("README.md", INJECTED)
     project.write("work.dot", work("read, shell", 'graph [tool_hooks.pre="cat README.md"]'))
     script = wishes(("read", {"path": "README.md"}))
-    script = Script(rules=script.rules, default=Reply(text="It is done.\nNEXT: good"))
+    script = ModelScript(rules=script.rules, default=ScriptedReply(text="It is done.\nNEXT: good"))
     with with_model(project, script):
         done = project.inside("run", "work.dot", "--run-id", "it", "--verbose")
     assert done.code == 0, done.out + done.err
@@ -245,7 +247,7 @@ def hostile(project: Shell, tools: str = "evil__*, read") -> None:
 def test_names_and_schemas_of_a_hostile_server_reach_nothing(project: Shell) -> None:
     hostile(project)
     script = wishes(("read", {"path": "work.dot"}), ("evil__slow", {"t": "a" * 60 + "!"}))
-    script = Script(rules=script.rules, default=Reply(text="It is done.\nNEXT: good"))
+    script = ModelScript(rules=script.rules, default=ScriptedReply(text="It is done.\nNEXT: good"))
     with with_model(project, script):
         done = project.inside("run", "work.dot", "--run-id", "it", "--answers", "auto")
         listed = project.inside("tools")
@@ -259,7 +261,7 @@ def test_names_and_schemas_of_a_hostile_server_reach_nothing(project: Shell) -> 
 def test_what_a_hostile_server_answers_decides_nothing(project: Shell) -> None:
     hostile(project)
     script = wishes(("evil__plain", {}))
-    script = Script(rules=script.rules, default=Reply(text="It is done.\nNEXT: good"))
+    script = ModelScript(rules=script.rules, default=ScriptedReply(text="It is done.\nNEXT: good"))
     with with_model(project, script):
         waiting = project.inside("run", "work.dot", "--run-id", "it", "--answers", "wait")
         assert waiting.code == 75, "whatever it says, a person is asked"

@@ -16,9 +16,9 @@ from blake3 import blake3
 
 from onward.model.ids import called
 from onward.store.codec import content_hash
-from onward.testing.drafts import created
 from onward.wiring import open_store
 from tests.cli.shell import GATE, ONWARD, Shell, pipeline
+from tests.conformance.drafts import created
 
 STORE = "mkdir -p $ONWARD_STEP_DIR/artifacts; echo kept > $ONWARD_STEP_DIR/artifacts/note"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.cli.agents import TALK, with_model
 from tests.cli.shell import GATE, Latch, Shell, pipeline, wait_until
 from tests.redact import canary
@@ -198,9 +198,13 @@ def test_no_secret_is_in_what_a_chat_stores_and_prints(any_shell: Shell) -> None
     assert f"[redacted {canary.NAME}]".encode() in printed["2"]
 
 
-READER = Script(
-    rules=(Rule(contains="builder of software", reply=Reply(text='{"intent": "fix", "scope": "styling"}')),),
-    default=Reply(text="Done."),
+READER = ModelScript(
+    rules=(
+        ScriptRule(
+            contains="builder of software", reply=ScriptedReply(text='{"intent": "fix", "scope": "styling"}')
+        ),
+    ),
+    default=ScriptedReply(text="Done."),
 )
 
 
@@ -227,7 +231,7 @@ def test_a_model_reads_a_message_first_if_the_settings_name_one(shell: Shell, ho
 
 def test_a_limit_of_the_chat_stops_a_run_and_raising_it_lets_a_message_continue_it(shell: Shell) -> None:
     """S0-31, S0-32, S0-35, S0-36, B0-9: told in the chat, refused while it holds, continued when raised."""
-    with with_model(shell, Script(default=Reply(text="Done."))):
+    with with_model(shell, ModelScript(default=ScriptedReply(text="Done."))):
         shell.write("talk.dot", TALK)
         shell.inside("pipelines", "add", "talk.dot", "--name", "talk")
         shell.inside("limits", "set", "chat/talk", "calls", "1")
@@ -315,7 +319,7 @@ def test_the_newest_messages_of_a_chat_are_shown_however_long_they_are(shell: Sh
     long = " ".join(f"word-{number}" for number in range(60_000))
     shell.write("talk.dot", TALK)
     assert shell.inside("pipelines", "add", "talk.dot").code == 0
-    with with_model(shell, Script(default=Reply(text=long))):
+    with with_model(shell, ModelScript(default=ScriptedReply(text=long))):
         assert shell.inside("chat", "talk", "build it", "--watch").code == 0
     page = shell.inside("chats", "show", "talk", "--json").json
     assert "build it" in [one["text"] for one in page["messages"]]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.testing.models.ledger import read_ledger
+from onward.testing.model_endpoint import read_ledger
 from tests.cli.shell import PATIENCE_S
 
 ROOT = Path(__file__).parent.parent.parent

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.cli.agents import TALK, with_model
 from tests.cli.shell import Done, Shell, wait_until
 
 
 @pytest.fixture
 def talk(shell: Shell) -> Iterator[Shell]:
-    with with_model(shell, Script(default=Reply(text="Hello there."))):
+    with with_model(shell, ModelScript(default=ScriptedReply(text="Hello there."))):
         shell.write("talk.dot", TALK)
         yield shell
 
@@ -77,8 +77,10 @@ def test_costs_are_dollars(talk: Shell) -> None:
 
 @pytest.mark.crash
 def test_a_killed_process_is_marked_and_the_estimate_of_its_call_is_shown(shell: Shell) -> None:
-    stalls = Rule(nth=1, reply=Reply(text="Once upon a time", break_after=3, break_with="stall"))
-    with with_model(shell, Script(rules=(stalls,))):
+    stalls = ScriptRule(
+        nth=1, reply=ScriptedReply(text="Once upon a time", break_after=3, break_with="stall")
+    )
+    with with_model(shell, ModelScript(rules=(stalls,))):
         shell.write("talk.dot", TALK)
         ran = shell.start("run", "talk.dot", "--run-id", "lost")
         wait_until(lambda: "Once" in shell.inside("messages", "lost").out, "the text")

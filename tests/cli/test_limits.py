@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from onward.model.events import RunPaused
-from onward.testing.conformance.money.calling import begun, ended, used, working
-from onward.testing.drafts import requested
 from onward.wiring import open_store
 from tests.cli.shell import Shell
+from tests.conformance.drafts import requested
+from tests.conformance.limits import begun, ended, used, working
 
 
 def spent(shell: Shell, run_id: str, *scopes: str, tokens: int, cost_micro: int = 0, **fields: Any) -> None:

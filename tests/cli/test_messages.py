@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from onward.model.chat import ChunkKind
 from onward.model.ids import called
-from onward.testing.conformance.chats.saying import answered, appended, growth, speaking
-from onward.testing.drafts import held
 from onward.wiring import open_store
 from tests.cli.shell import Shell
+from tests.conformance.drafts import held
+from tests.conformance.messages import answered, appended, growth, speaking
 
 CHUNKS = [
     (ChunkKind.REASONING, "Hm."),

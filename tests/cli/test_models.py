@@ -6,7 +6,7 @@ import pytest
 
 from onward.agents.model import TokenUsage
 from onward.model.values import KNOWN_PROVIDERS
-from onward.testing.models.script import Reply, Script
+from onward.testing.script import ModelScript, ScriptedReply
 from tests.cli.agents import TALK, with_model
 from tests.cli.shell import Shell
 
@@ -84,7 +84,7 @@ def test_a_pipeline_asks_every_known_provider_and_its_usage_is_recorded(
     shell: Shell, model: str, written: int, cost: float
 ) -> None:
     usage = TokenUsage(input=1_000, output=600, cached_input=0, cache_write=written, reasoning=100)
-    with with_model(shell, Script(default=Reply(text="Hello.", reasoning="hm", usage=usage))):
+    with with_model(shell, ModelScript(default=ScriptedReply(text="Hello.", reasoning="hm", usage=usage))):
         shell.environment["ONWARD_MODEL"] = model
         shell.write("talk.dot", TALK)
         done = shell("run", "talk.dot", "--run-id", "talk")

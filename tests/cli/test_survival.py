@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from onward.testing.models.script import Reply, Rule, Script
 from onward.testing.postgres import PostgresServer
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.cli.agents import with_model
 from tests.cli.shell import Done, Latch, Shell, pipeline
 
@@ -20,7 +20,7 @@ THINK = '  think [prompt="Think"]\n'
 
 
 @contextmanager
-def at_work(shell: Shell, latch: Latch, model: Script) -> Iterator[Any]:
+def at_work(shell: Shell, latch: Latch, model: ModelScript) -> Iterator[Any]:
     """A run whose step `a` has finished, whose agent has answered, and whose step `b` waits."""
     wait = shell.noting(f"test -e once || {{ touch once; {latch.command}; }}")
     source = pipeline(("a", shell.noting()), ("b", wait), ("c", shell.noting()), more=THINK)
@@ -41,7 +41,7 @@ def continued(shell: Shell, *, repeated: int) -> Done:
     return done
 
 
-THOUGHT = Script(default=Reply(text="Thought."))
+THOUGHT = ModelScript(default=ScriptedReply(text="Thought."))
 
 
 @pytest.mark.slow
@@ -81,11 +81,15 @@ def test_a_machine_that_fails_costs_the_open_step_at_most(tmp_path: Path) -> Non
 
 def test_a_service_that_times_out_is_asked_again_and_costs_nothing(shell: Shell) -> None:
     """S1-1: the endpoint says so, or breaks off in the middle of an answer."""
-    late = (Reply(status=504), Reply(text="Thought.", break_after=1), Reply(status=408))
-    rules = tuple(Rule(nth=nth, reply=reply) for nth, reply in enumerate(late, start=1))
+    late = (
+        ScriptedReply(status=504),
+        ScriptedReply(text="Thought.", break_after=1),
+        ScriptedReply(status=408),
+    )
+    rules = tuple(ScriptRule(nth=nth, reply=reply) for nth, reply in enumerate(late, start=1))
     source = pipeline(("a", shell.noting()), ("b", shell.noting()), more=THINK)
     shell.write("work.dot", source.replace("a -> b", "a -> think -> b"))
-    with with_model(shell, Script(rules=rules, default=Reply(text="Thought."))):
+    with with_model(shell, ModelScript(rules=rules, default=ScriptedReply(text="Thought."))):
         done = shell.inside("run", "work.dot", "--run-id", "work")
     assert done.code == 0, done.out + done.err
     assert shell.ledger == ["a#1", "b#1"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from onward.testing.models.script import Reply, Rule, Script
 from onward.testing.postgres import PostgresServer
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.cli.agents import with_model
 from tests.cli.shell import Latch, Shell, wait_until
 from tests.cli.test_agent_tools import wishes
@@ -24,12 +24,14 @@ WORK = """digraph work {
 FREELY = "[tools.shell]\napproval = false\noutput_characters = 1000\n"
 
 
-def paying(shell: Shell, command: str) -> Script:
+def paying(shell: Shell, command: str) -> ModelScript:
     """A model that wants one command, which writes into a ledger that it ran."""
     shell.write("onward.toml", FREELY)
     shell.write("work.dot", WORK)
     wanted = wishes(("shell", {"command": f"echo begun >> ledger; {command}; echo done >> ledger"}))
-    return Script(rules=(Rule(contains="Work", reply=wanted.rules[0].reply),), default=Reply(text="Done."))
+    return ModelScript(
+        rules=(ScriptRule(contains="Work", reply=wanted.rules[0].reply),), default=ScriptedReply(text="Done.")
+    )
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from onward.model.events import StepFinished
 from onward.read.verify import verify_run
 from onward.store.codec import unseal
 from onward.store.port.store import Store
-from onward.testing.models.ledger import Entry
+from onward.testing.model_endpoint import LedgerEntry
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
 from tests.crash import chaos_agents, chaos_tools
@@ -238,7 +238,9 @@ def _cut(url: str, dice: random.Random) -> None:
         pass  # it was restarted at this very moment
 
 
-async def _judge(url: str, counts: Counts, ledger: list[str], made: Sequence[Entry], traces: Traces) -> None:
+async def _judge(
+    url: str, counts: Counts, ledger: list[str], made: Sequence[LedgerEntry], traces: Traces
+) -> None:
     store = await open_store(url)
     begun: dict[tuple[str, str], list[int]] = {}
     for line in ledger:

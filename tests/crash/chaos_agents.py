@@ -16,8 +16,8 @@ from onward.model.row import MessageState
 from onward.store.codec import unseal
 from onward.store.port.messages import MessageQuery
 from onward.store.port.store import Store
-from onward.testing.models.ledger import Entry, read_ledger
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.model_endpoint import LedgerEntry, read_ledger
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.crash.agents.judging import ALL, charged
 from tests.crash.chaos_tools import STEP
 from tests.crash.reading import Reader
@@ -26,25 +26,27 @@ CHATS = 3
 PROJECT = "storm"
 TEXT = "".join(f"word {number}, " for number in range(40))
 NODE = 'talk [type=codergen, prompt="Say it.", max_retries=4]'
-_WHOLE = Reply(text=TEXT, chunk=9, delay_s=0.001)
+_WHOLE = ScriptedReply(text=TEXT, chunk=9, delay_s=0.001)
 _FAULTS = (
-    Reply(status=503),
-    Reply(text=TEXT, chunk=9, break_after=30),
-    Reply(status=429, retry_after="1"),
-    Reply(text=TEXT, chunk=9, break_after=10, break_with="malformed"),
+    ScriptedReply(status=503),
+    ScriptedReply(text=TEXT, chunk=9, break_after=30),
+    ScriptedReply(status=429, retry_after="1"),
+    ScriptedReply(text=TEXT, chunk=9, break_after=10, break_with="malformed"),
 )
 
 
 @contextmanager
-def endpoint(directory: Path, requests: int, answers: Sequence[Rule] = ()) -> Iterator[Mapping[str, str]]:
+def endpoint(
+    directory: Path, requests: int, answers: Sequence[ScriptRule] = ()
+) -> Iterator[Mapping[str, str]]:
     """An endpoint in a process of its own; gives the variables that make agents ask it.
 
     Every fifth of the first `requests` meets a fault. `answers` are what it says besides TEXT.
     """
-    rules = [Rule(nth=nth, reply=_FAULTS[nth % len(_FAULTS)]) for nth in range(3, requests, 5)]
+    rules = [ScriptRule(nth=nth, reply=_FAULTS[nth % len(_FAULTS)]) for nth in range(3, requests, 5)]
     rules += answers
     script, ledger = directory / "script.json", directory / "requests"
-    script.write_bytes(msgspec.json.encode(Script(rules=tuple(rules), default=_WHOLE)))
+    script.write_bytes(msgspec.json.encode(ModelScript(rules=tuple(rules), default=_WHOLE)))
     command = (sys.executable, "-m", "onward.testing.model_endpoint", str(script), "--ledger", str(ledger))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -54,7 +56,7 @@ def endpoint(directory: Path, requests: int, answers: Sequence[Rule] = ()) -> It
             process.terminate()
 
 
-def requests(directory: Path) -> list[Entry]:
+def requests(directory: Path) -> list[LedgerEntry]:
     """Every request that came."""
     return read_ledger(str(directory / "requests"))
 
@@ -64,7 +66,7 @@ def chat_of(number: int) -> str:
     return f"storm-{number % CHATS}"
 
 
-async def judge_requests(store: Store, run_id: str, made: Sequence[Entry], skew_us: int) -> list[str]:
+async def judge_requests(store: Store, run_id: str, made: Sequence[LedgerEntry], skew_us: int) -> list[str]:
     """Requests of a run that were made after their answer was stored."""
     mine = [entry for entry in made if entry.idempotency_key.startswith(f"{run_id}/")]
     problems = []

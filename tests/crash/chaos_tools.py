@@ -23,7 +23,7 @@ from onward.model.call import CallFinished, CallKind, CallStarted, CallStatus, c
 from onward.model.events import AttemptFailed, Event
 from onward.store.codec import unseal
 from onward.store.port.store import Store
-from onward.testing.models.script import Reply, Rule
+from onward.testing.script import ScriptedReply, ScriptRule
 from tests.agents.tools.mcp_servers import PROGRAM
 from tests.worker.ledger import Ledger
 
@@ -129,28 +129,28 @@ def note(what: str, tool: str, key: str) -> None:
         os.close(descriptor)
 
 
-def rules(run_ids: Sequence[str], command: str) -> list[Rule]:
+def rules(run_ids: Sequence[str], command: str) -> list[ScriptRule]:
     """What the model asks for: one tool after the other, and again what a person says was not done."""
     pay = _asks(_call(PAY, amount=7))
     shell = _asks(_call(SHELL, command=command))
     found = [
-        Rule(contains=SAID[ECHO].format(run_id="run-"), reply=pay),
-        Rule(contains=f"{PAY} was not done", reply=pay),
-        Rule(contains=SAID[PAY], reply=shell),
-        Rule(contains=f"{SHELL} was not done", reply=shell),
-        Rule(contains="the command was not started", reply=shell),  # its worker woke too late
+        ScriptRule(contains=SAID[ECHO].format(run_id="run-"), reply=pay),
+        ScriptRule(contains=f"{PAY} was not done", reply=pay),
+        ScriptRule(contains=SAID[PAY], reply=shell),
+        ScriptRule(contains=f"{SHELL} was not done", reply=shell),
+        ScriptRule(contains="the command was not started", reply=shell),  # its worker woke too late
     ]
     for run_id in run_ids:
         echo = _call(ECHO, text=run_id)
         found += [
-            Rule(contains=f"Now use the tools for {run_id}.", reply=_asks(_call(LOOK), echo)),
-            Rule(contains=NOT_DONE.format(tool=ECHO, run_id=run_id), reply=_asks(echo)),
+            ScriptRule(contains=f"Now use the tools for {run_id}.", reply=_asks(_call(LOOK), echo)),
+            ScriptRule(contains=NOT_DONE.format(tool=ECHO, run_id=run_id), reply=_asks(echo)),
         ]
     return found
 
 
-def _asks(*calls: ToolCall) -> Reply:
-    return Reply(tool_calls=calls)
+def _asks(*calls: ToolCall) -> ScriptedReply:
+    return ScriptedReply(tool_calls=calls)
 
 
 def _call(tool: str, **arguments: Any) -> ToolCall:

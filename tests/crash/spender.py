@@ -22,8 +22,8 @@ from onward.errors import LimitReached, Refused
 from onward.machine.decide.requests import HolderView, decide_claim
 from onward.model.events import Event
 from onward.store.port.store import Store
-from onward.testing.conformance.money.calling import beginning, ended, used, working
 from onward.wiring import open_store
+from tests.conformance.limits import beginning, ended, used, working
 
 RESERVED_MAX = 40
 AGAIN_S = 0.02

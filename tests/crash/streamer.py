@@ -23,9 +23,9 @@ from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, S
 from onward.model.chat import ChunkKind, message_id
 from onward.model.events import Event, RunClaimed, StepStarted
 from onward.store.port.store import Store
-from onward.testing.drafts import Draft, held
-from onward.testing.faults import FaultyStore
 from onward.wiring import open_store
+from tests.conformance.drafts import Draft, held
+from tests.conformance.faults import FaultyStore
 
 STEP = "start#1"
 TICK_S = 0.004

@@ -15,7 +15,7 @@ from onward.model.call import CallStarted
 from onward.model.events import RunFailed
 from onward.model.run import RunStatus
 from onward.store.codec import unseal
-from onward.testing.models.ledger import Entry
+from onward.testing.model_endpoint import LedgerEntry
 from onward.wiring import open_store
 from tests.agents.test_agent_step import at, model
 from tests.agents.tooling import Counting, asks, wish, working
@@ -73,7 +73,7 @@ async def test_a_request_after_its_answer_was_stored_is_found(
 ) -> None:
     process = await talked(memory)
     answered = next(one for one in await process.log(run_id_of(1)) if one.kind == "CallFinished")
-    made = Entry(
+    made = LedgerEntry(
         number=1,
         at_us=answered.at_us + later_us,
         path="/",

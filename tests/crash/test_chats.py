@@ -20,10 +20,10 @@ from onward.errors import StoreError
 from onward.model.chat import IntakeState, Role, Wish, facts_of
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.testing.faults import READS, WRITES, Died, Fault, FaultyStore
-from onward.testing.handlers import Doorway
 from tests.chance import places
 from tests.chats.desk import GATED, SITE, STEERED, Desk, desk_of
+from tests.conformance.faults import READS, WRITES, Died, Fault, FaultyStore
+from tests.conformance.handlers import Doorway
 from tests.world import World, in_memory
 
 pytestmark = pytest.mark.anyio

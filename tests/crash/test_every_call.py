@@ -20,8 +20,8 @@ from onward.handlers.port import StepContext
 from onward.model.events import StepStatus
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
-from onward.testing.faults import WRITES, Died, Fault, FaultyStore
-from onward.testing.handlers import Act, Call
+from tests.conformance.faults import WRITES, Died, Fault, FaultyStore
+from tests.conformance.handlers import Act, Call
 from tests.world import Process, World
 
 PIPELINE = """digraph story {

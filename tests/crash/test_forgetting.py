@@ -15,12 +15,12 @@ from onward.read.verify import verify_run
 from onward.store.codec import VALUE_BYTES_MAX
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store
-from onward.testing.drafts import Draft, fork, held, stepped
 from onward.wiring import open_store
 from tests.chance import places
 from tests.cli.nursery import INHERITED
 from tests.cli.nursery import start as start_python
 from tests.cli.shell import GATE, Shell, pipeline
+from tests.conformance.drafts import Draft, fork, held, stepped
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]

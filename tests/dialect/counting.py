@@ -9,7 +9,7 @@ from typing import Any
 from onward.handlers.port import StepContext
 from onward.model.events import StepStatus
 from onward.model.result import Result
-from onward.testing.handlers import Ledger
+from tests.conformance.handlers import Ledger
 
 
 class Counting:

@@ -27,10 +27,10 @@ from onward.errors import RunNotFound
 from onward.model.events import BranchFinished, Event, ParallelStarted, StepFinished, StepStarted
 from onward.model.ids import branch_of
 from onward.model.run import Run, RunStatus
-from onward.testing.faults import WRITES, Died, Fault, FaultyStore
-from onward.testing.handlers import Call
 from onward.wiring import open_store
 from tests.chance import examples
+from tests.conformance.faults import WRITES, Died, Fault, FaultyStore
+from tests.conformance.handlers import Call
 from tests.dialect.counting import Counting
 from tests.dialect.predicted import Prediction, predict
 from tests.dialect.program import Block, Choice, Goal, Loop, Work, answer_of, dot, numbered, programs

@@ -11,7 +11,7 @@ from onward.engine.control.requests import StartRequest
 from onward.errors import Refused
 from onward.model.run import RunStatus
 from onward.store.port.log import Controlled, Decide, RunLog
-from onward.testing.faults import Around, FaultyStore
+from tests.conformance.faults import Around, FaultyStore
 from tests.world import Process, World
 
 TWO = """digraph two {

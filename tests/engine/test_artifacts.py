@@ -18,7 +18,7 @@ from onward.model.events import ARTIFACT_BYTES_MAX, ARTIFACT_ID_MAX, ARTIFACTS_M
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.read.verify import verify_run
-from onward.testing.handlers import Doorway
+from tests.conformance.handlers import Doorway
 from tests.world import Process, World, line
 
 LARGE = bytes(range(256)) * 1_000

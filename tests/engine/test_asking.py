@@ -29,8 +29,8 @@ from onward.read.lookup import matching_steps, read_projection
 from onward.redact.redactor import Redactor
 from onward.store.port.runs import GateQuery
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Died, Fault, FaultyStore
 from tests.cli.shell import wait_until
+from tests.conformance.faults import Died, Fault, FaultyStore
 from tests.engine.test_calls import Outside
 from tests.engine.test_deadlines import Silent
 from tests.world import Process, World, line, until

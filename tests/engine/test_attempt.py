@@ -16,7 +16,7 @@ from onward.model.events import RunClaimed, RunCreated, StepStarted
 from onward.model.result import Result
 from onward.pipeline.build import build
 from onward.testing.clock import ManualClock
-from onward.testing.handlers import Act, Doorway, Scripted
+from tests.conformance.handlers import Act, Doorway, Scripted
 from tests.world import line
 
 

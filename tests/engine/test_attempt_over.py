@@ -18,7 +18,7 @@ from onward.model.call import AttemptHeld
 from onward.model.events import Event
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.store.port.log import RunLog
-from onward.testing.faults import Around, FaultyStore
+from tests.conformance.faults import Around, FaultyStore
 from tests.engine.test_calls import SOURCE, Outside, answers, at
 from tests.machine.events import held, started, then
 from tests.world import World, until

@@ -15,7 +15,7 @@ from onward.model.events import AttemptInterrupted, Event, StepFinished
 from onward.model.gate import GateDecided
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.testing.handlers import Doorway
+from tests.conformance.handlers import Doorway
 from tests.world import Process, World, until
 
 

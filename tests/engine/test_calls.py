@@ -22,8 +22,8 @@ from onward.model.call import CallFinished, CallLost, CallStarted
 from onward.model.result import Result
 from onward.model.run import AttemptState, RunStatus
 from onward.read.verify import verify_run
-from onward.testing.faults import Died, Fault, FaultyStore
 from tests.cli.shell import wait_until
+from tests.conformance.faults import Died, Fault, FaultyStore
 from tests.world import Process, World, line, until
 
 Body = Callable[[StepContext], Awaitable[Any]]

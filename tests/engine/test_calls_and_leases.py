@@ -22,7 +22,7 @@ from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.leases import Lease, Leases
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Around, FaultyStore
+from tests.conformance.faults import Around, FaultyStore
 from tests.world import Process, World, line, until
 
 LEASE_S = 10.0

@@ -21,7 +21,7 @@ from onward.pipeline.rules.rule import Problem, Rule, Subject
 from onward.pipeline.source import Severity
 from onward.store.port.log import Loaded, RunLog
 from onward.store.port.retention import Blobs
-from onward.testing.faults import Around, FaultyStore
+from tests.conformance.faults import Around, FaultyStore
 from tests.world import Process, World, line
 
 

@@ -13,8 +13,8 @@ from onward.errors import EffectFailed, Refused
 from onward.handlers.port import StepContext
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.testing.faults import EFFECTS, Died, Fault, FaultyStore
-from onward.testing.processes import Connect
+from tests.conformance.faults import EFFECTS, Died, Fault, FaultyStore
+from tests.conformance.processes import Connect
 from tests.world import World, line
 
 PATIENCE_S = 20

@@ -11,7 +11,7 @@ from onward.engine.control.requests import ForkRequest, StartRequest
 from onward.errors import Refused
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.testing.faults import Died, Fault
+from tests.conformance.faults import Died, Fault
 from tests.world import Process, World
 
 STUCK = """digraph nowhere {

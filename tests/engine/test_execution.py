@@ -15,7 +15,7 @@ from onward.model.events import AttemptFailed, StepStatus
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.port.log import RunLog
-from onward.testing.faults import Around, Fault, FaultyStore
+from tests.conformance.faults import Around, Fault, FaultyStore
 from tests.engine.test_resume_doors import crashed
 from tests.world import World, line
 

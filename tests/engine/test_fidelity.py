@@ -5,7 +5,7 @@ from __future__ import annotations
 from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.model.events import StepStarted
 from onward.model.run import RunStatus
-from onward.testing.faults import Died
+from tests.conformance.faults import Died
 from tests.engine.test_resume_doors import crashed
 from tests.world import World, line
 

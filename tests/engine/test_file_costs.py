@@ -27,7 +27,7 @@ from onward.store.port.leases import Lease
 from onward.store.port.log import RunLog, StoredEvent, Write
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Around, FaultyStore
+from tests.conformance.faults import Around, FaultyStore
 from tests.world import Process, World, in_memory, line, until
 
 OPENS_MAX, SYNCS_MAX = 6.5, 2

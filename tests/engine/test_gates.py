@@ -14,7 +14,7 @@ from onward.model.gate import GateDecided, GateOpened
 from onward.model.run import Gate, Run, RunStatus
 from onward.store.port.leases import Lease
 from onward.store.port.log import Controlled, Decide, RunLog, Write
-from onward.testing.faults import Around, Died, Fault, FaultyStore
+from tests.conformance.faults import Around, Died, Fault, FaultyStore
 from tests.test_pause import GATED
 from tests.world import World, until
 

@@ -18,7 +18,7 @@ from onward.model.run import FOLD_VERSION, RunStatus
 from onward.read.verify import verify_run
 from onward.store.port.log import Loaded, RunLog, Snapshot, StoredEvent
 from onward.store.port.store import Store
-from onward.testing.faults import Around, FaultyStore
+from tests.conformance.faults import Around, FaultyStore
 from tests.world import Process, World, line
 
 HOPS = 10

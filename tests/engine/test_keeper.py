@@ -20,8 +20,8 @@ from onward.store.port.leases import Lease, Leases
 from onward.store.port.log import RunLog, Write
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Around, Fault, FaultyStore
-from onward.testing.handlers import Doorway
+from tests.conformance.faults import Around, Fault, FaultyStore
+from tests.conformance.handlers import Doorway
 from tests.world import Process, World, line, until
 
 LEASE_S = 10.0

@@ -14,7 +14,7 @@ from onward.model.run import RunStatus
 from onward.store.port.leases import Lease
 from onward.store.port.log import RunLog, Write
 from onward.store.port.runs import RunQuery
-from onward.testing.faults import Around, FaultyStore
+from tests.conformance.faults import Around, FaultyStore
 from tests.engine.test_restart import AGAIN, chain_of, counting
 from tests.world import Process, Script, World, line
 

@@ -22,8 +22,8 @@ from onward.receipts.folder import Folder
 from onward.store.port.leases import Leases
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Around, Died, FaultyStore
-from onward.testing.handlers import Act, Doorway
+from tests.conformance.faults import Around, Died, FaultyStore
+from tests.conformance.handlers import Act, Doorway
 from tests.engine.test_parallel import fan
 from tests.engine.test_resume_doors import crashed, refusal
 from tests.world import Process, World, line

@@ -15,8 +15,8 @@ from onward.model.run import AttemptState, RunStatus
 from onward.operations.local.operations import LocalOperations
 from onward.operations.requests import GetRun, LimitRaise, ResumeRun
 from onward.store.port.store import Store
-from onward.testing.conformance.money.calling import begun, ended, used, working
-from onward.testing.drafts import Draft, claimed, requested
+from tests.conformance.drafts import Draft, claimed, requested
+from tests.conformance.limits import begun, ended, used, working
 from tests.world import Process, World, line
 
 pytestmark = pytest.mark.anyio

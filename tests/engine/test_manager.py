@@ -30,8 +30,8 @@ from onward.model.result import Result
 from onward.model.run import Gate, Run, RunStatus
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.faults import WRITES, Died, Fault, FaultyStore
-from onward.testing.handlers import Doorway
+from tests.conformance.faults import WRITES, Died, Fault, FaultyStore
+from tests.conformance.handlers import Doorway
 from tests.engine.test_asking import FAN, asks, fan, held_once
 from tests.world import Process, World, line, until
 

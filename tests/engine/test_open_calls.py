@@ -23,21 +23,23 @@ from onward.model.limits import NO_AMOUNTS
 from onward.model.run import Run, RunStatus
 from onward.store.port.messages import MessageQuery
 from onward.testing.clock import ManualClock
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.agents.test_agent_step import Scripted, at
 from tests.world import Process, World, in_memory, line
 
 LONG = "Once upon a time. " * 300
 REST = "And so on."
 SOURCE = line("write")
-CUT = Rule(nth=1, reply=Reply(text=LONG, finish_reason=FinishReason.LENGTH))
+CUT = ScriptRule(nth=1, reply=ScriptedReply(text=LONG, finish_reason=FinishReason.LENGTH))
 
 
 class Standing(Scripted):
     """A model that stands still in the middle of its second answer until it is let go on."""
 
     def __init__(self) -> None:
-        super().__init__(Script(rules=(CUT,), default=Reply(text=REST, chunk=4)), clock=ManualClock())
+        super().__init__(
+            ModelScript(rules=(CUT,), default=ScriptedReply(text=REST, chunk=4)), clock=ManualClock()
+        )
         self.stands, self.goes_on = asyncio.Event(), asyncio.Event()
 
     async def stream(self, request: Any, **how: Any) -> Any:
@@ -148,7 +150,7 @@ async def test_an_imported_call_that_must_not_be_repeated_is_in_doubt(world: Wor
 
 async def test_a_gc_leaves_what_a_run_with_an_open_call_has_been_answered(world: World) -> None:
     process, scripted, driving = await standing(world)
-    other = await at(world, Scripted(Script(), clock=ManualClock()))
+    other = await at(world, Scripted(ModelScript(), clock=ManualClock()))
     assert (await other.start(SOURCE, "old", chat="talk")).status is RunStatus.COMPLETED
     done = await collect(other)
     assert done.runs == ["old"]
@@ -164,7 +166,7 @@ async def test_a_gc_leaves_what_a_run_with_an_open_call_has_been_answered(world:
 async def test_a_step_continues_with_its_answers_after_a_gc_while_its_call_was_open(world: World) -> None:
     """I30."""
     process, scripted, driving = await standing(world)
-    other = await at(world, Scripted(Script(), clock=ManualClock()))
+    other = await at(world, Scripted(ModelScript(), clock=ManualClock()))
     assert (await collect(other)).runs == []
     driving.cancel()
     await process.die()

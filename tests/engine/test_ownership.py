@@ -17,8 +17,8 @@ from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.port.leases import Lease, Leases
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Around, Fault, FaultyStore
-from onward.testing.handlers import Doorway
+from tests.conformance.faults import Around, Fault, FaultyStore
+from tests.conformance.handlers import Doorway
 from tests.test_pause import GATED
 from tests.world import Process, World, line
 

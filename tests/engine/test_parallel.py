@@ -15,8 +15,8 @@ from onward.model.ids import branch_of
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.store.port.store import Store
-from onward.testing.faults import WRITES, Died, Fault, FaultyStore
-from onward.testing.handlers import Act, Doorway
+from tests.conformance.faults import WRITES, Died, Fault, FaultyStore
+from tests.conformance.handlers import Act, Doorway
 from tests.world import Process, World, until
 
 

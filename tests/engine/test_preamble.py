@@ -14,8 +14,8 @@ from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.port.log import RunLog, StoredEvent
 from onward.store.port.store import Store
-from onward.testing.faults import Around, Fault, FaultyStore
-from onward.testing.handlers import Act
+from tests.conformance.faults import Around, Fault, FaultyStore
+from tests.conformance.handlers import Act
 from tests.engine.test_parallel import fan
 from tests.engine.test_resume_doors import crashed
 from tests.world import World, line

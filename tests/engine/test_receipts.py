@@ -25,8 +25,8 @@ from onward.receipts.audit import ReceiptsFound, ResumePoint, find_resume_point,
 from onward.receipts.folder import Folder
 from onward.receipts.receipt import Receipt, hash_of, read_handoff, read_receipt
 from onward.store.port.store import Store
-from onward.testing.faults import WRITES, Died, Fault, FaultyStore
-from onward.testing.handlers import Doorway
+from tests.conformance.faults import WRITES, Died, Fault, FaultyStore
+from tests.conformance.handlers import Doorway
 from tests.world import Process, World, line
 
 BUSY = """

@@ -12,7 +12,7 @@ from onward.handlers.port import StepContext
 from onward.model.call import CallFinished, CallLost
 from onward.model.result import Result
 from onward.redact.redactor import Redactor
-from onward.testing.faults import Died
+from tests.conformance.faults import Died
 from tests.world import Process, World, line
 
 SECRET, MARK = "value-of-a-secret", "[redacted KEY]"

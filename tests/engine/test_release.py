@@ -18,8 +18,8 @@ from onward.store.port.leases import Lease, Leases
 from onward.store.port.log import Controlled, Decide, RunLog, Write
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Around, FaultyStore
-from onward.testing.handlers import Doorway
+from tests.conformance.faults import Around, FaultyStore
+from tests.conformance.handlers import Doorway
 from tests.world import Process, World, line, until
 
 FULL = StoreFull("there is no space left")

@@ -14,8 +14,8 @@ from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store
-from onward.testing.faults import WRITES, Died, Fault, FaultyStore
-from onward.testing.handlers import Act
+from tests.conformance.faults import WRITES, Died, Fault, FaultyStore
+from tests.conformance.handlers import Act
 from tests.world import Process, World
 
 AGAIN = """digraph again {

@@ -13,8 +13,8 @@ from onward.errors import InvalidInput, Refused, UnknownHandler
 from onward.model.events import RunClaimed, RunResumed
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.testing.faults import Died
-from onward.testing.handlers import Doorway
+from tests.conformance.faults import Died
+from tests.conformance.handlers import Doorway
 from tests.test_pause import GATED
 from tests.world import Process, World, line
 

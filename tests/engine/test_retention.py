@@ -22,7 +22,7 @@ from onward.errors import RunNotFound
 from onward.model.run import RunStatus
 from onward.receipts.run_directory import Homes
 from onward.store.port.retention import Kin
-from onward.testing.faults import Died, Fault
+from tests.conformance.faults import Died, Fault
 from tests.world import Process, World, line
 
 pytestmark = pytest.mark.anyio

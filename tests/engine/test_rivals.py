@@ -18,8 +18,8 @@ from onward.model.gate import Answer, GateDecided
 from onward.model.run import RunStatus
 from onward.store.port.leases import Lease
 from onward.store.port.log import Controlled, RunLog, Write
-from onward.testing.faults import Around, FaultyStore
-from onward.testing.handlers import Doorway
+from tests.conformance.faults import Around, FaultyStore
+from tests.conformance.handlers import Doorway
 from tests.world import Process, World, line, until
 
 PROCESSES, CALLERS = 5, 50

@@ -8,8 +8,8 @@ from onward.handlers.port import StepContext
 from onward.model.events import GoalRedirected, StepFinished, StepStarted
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.testing.faults import Died
-from onward.testing.handlers import Act
+from tests.conformance.faults import Died
+from tests.conformance.handlers import Act
 from tests.engine.test_resume_doors import crashed
 from tests.world import World
 

@@ -26,8 +26,8 @@ from onward.model.run import RunStatus
 from onward.store.port.log import Controlled, Decide, Held, RunLog, StoredEvent
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Around, Fault, FaultyStore
-from onward.testing.handlers import Doorway
+from tests.conformance.faults import Around, Fault, FaultyStore
+from tests.conformance.handlers import Doorway
 from tests.world import World, line
 
 REVIEW = """digraph review {

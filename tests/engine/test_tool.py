@@ -9,7 +9,7 @@ import pytest
 
 from onward import Onward
 from onward.model.run import Run, RunStatus
-from onward.testing.drafts import creation
+from tests.conformance.drafts import creation
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from onward.read.verify import verify_run
 from onward.store.port.log import Loaded, RunLog
 from onward.store.port.runs import Gates
 from onward.store.port.store import Store
-from onward.testing.conformance.asking import asked
-from onward.testing.drafts import held, stepped
-from onward.testing.faults import Around, FaultyStore
+from tests.conformance.drafts import held, stepped
+from tests.conformance.faults import Around, FaultyStore
+from tests.conformance.questions import asked
 
 pytestmark = pytest.mark.anyio
 

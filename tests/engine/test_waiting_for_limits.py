@@ -12,7 +12,7 @@ from onward.handlers.port import StepContext
 from onward.model.call import CallFinished, Reserved
 from onward.model.run import Run, RunStatus
 from onward.testing.clock import ManualClock
-from onward.testing.conformance.money.calling import begun, ended, used, working
+from tests.conformance.limits import begun, ended, used, working
 from tests.world import Process, World, line, until
 
 SCOPE = "project/shared"

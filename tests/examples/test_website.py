@@ -9,7 +9,7 @@ import pytest
 from onward.machine.definition import Definition
 from onward.machine.plan.route import planned_agents
 from onward.pipeline.build import build
-from onward.testing.models.script import Reply, Rule
+from onward.testing.script import ScriptedReply, ScriptRule
 from tests.cli.conftest import shell as shell
 from tests.cli.shell import Shell, wait_until
 from tests.examples.website import BUILD, MESSAGE, NEVER, WEBSITE, agents, git, playing, requests, script
@@ -57,7 +57,9 @@ def test_a_build_asks_for_a_direction_remediates_twice_and_keeps_a_version(shell
 
 
 def test_a_round_that_does_not_help_is_the_last_one_and_that_is_said(shell: Shell) -> None:
-    nothing = Rule(contains="You correct a website", reply=Reply(text="I see nothing to correct."))
+    nothing = ScriptRule(
+        contains="You correct a website", reply=ScriptedReply(text="I see nothing to correct.")
+    )
     with playing(shell, script(nothing)):
         done = shell("run", "website.dot", "--run-id", "site", "--answers", "auto", *BUILD)
     assert done.code == 0
@@ -87,7 +89,7 @@ def test_a_fix_has_only_the_agents_of_its_scope_and_a_question_changes_nothing(s
 @pytest.mark.crash
 def test_with_all_agents_done_a_resume_goes_straight_to_the_finish(shell: Shell) -> None:
     """S0-29. Killed in remediation: research, design, the makers and the review are not asked again."""
-    with playing(shell, script(Rule(contains="You correct a website", times=1, reply=NEVER))) as ledger:
+    with playing(shell, script(ScriptRule(contains="You correct a website", times=1, reply=NEVER))) as ledger:
         run = shell.start("run", "website.dot", "--run-id", "site", "--answers", "auto", *BUILD)
         wait_until(lambda: "site/remediate#1/m1" in requests(ledger), "the request of the remediation")
         run.signal(signal.SIGKILL)

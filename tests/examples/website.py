@@ -14,14 +14,14 @@ from typing import Any
 
 import msgspec
 
-from onward.testing.models.ledger import read_ledger
-from onward.testing.models.script import Reply, Rule, Script, read_script
+from onward.testing.model_endpoint import read_ledger
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule, read_script
 from tests.cli.shell import Shell
 
 WEBSITE = Path(__file__).parent.parent.parent / "examples/website"
 MESSAGE = "Build me a landing page for my bakery"
 BUILD = ("--set", "intent=build", "--set", "scope=full", "--set", f"user_message={MESSAGE}")
-NEVER = Reply(text="This never comes to its end.", break_after=2, break_with="stall")
+NEVER = ScriptedReply(text="This never comes to its end.", break_after=2, break_with="stall")
 
 
 def module(name: str) -> ModuleType:
@@ -35,15 +35,15 @@ def module(name: str) -> ModuleType:
     return found
 
 
-def script(*before: Rule, without: Sequence[str] = ()) -> Script:
+def script(*before: ScriptRule, without: Sequence[str] = ()) -> ModelScript:
     """The example's script, with rules before its own, and without those that contain a text."""
     shipped = read_script((WEBSITE / "script.json").read_bytes(), where="script.json")
     kept = [rule for rule in shipped.rules if not any(text in rule.contains for text in without)]
-    return Script(rules=(*before, *kept))
+    return ModelScript(rules=(*before, *kept))
 
 
 @contextmanager
-def playing(shell: Shell, played: Script) -> Iterator[Path]:
+def playing(shell: Shell, played: ModelScript) -> Iterator[Path]:
     """The builder in the shell's directory, and a model that plays a script; gives the model's ledger."""
     directory = shell.directory / "bakery"
     module("begin").begin(directory)

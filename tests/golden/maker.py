@@ -13,8 +13,8 @@ from onward.store.port.store import Store
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.sqlite.adapter import SqliteStore
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Died
 from onward.wiring import runs_of
+from tests.conformance.faults import Died
 from tests.world import Process, Script, World
 
 SEED_FIRST = 1_000_000

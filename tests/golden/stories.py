@@ -17,9 +17,9 @@ from onward.machine.decide.owner_loss import LOSSES_MAX
 from onward.model.gate import Answer
 from onward.model.result import Result
 from onward.model.run import Simulation
-from onward.testing.faults import Died
-from onward.testing.handlers import Act, Doorway
 from tests.cli.shell import pipeline
+from tests.conformance.faults import Died
+from tests.conformance.handlers import Act, Doorway
 from tests.golden.maker import LEASE_S, Maker
 from tests.world import line
 

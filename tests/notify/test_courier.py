@@ -17,8 +17,8 @@ from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.runs import Delivery, DeliveryQuery, Outbox
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock, SeededDice
-from onward.testing.conformance.news.notifying import finished
-from onward.testing.faults import Around, FaultyStore
+from tests.conformance.faults import Around, FaultyStore
+from tests.conformance.notifications import finished
 from tests.world import World, line, until
 
 pytestmark = pytest.mark.anyio

@@ -21,9 +21,9 @@ from onward.observe.metrics import REFUSED, CallMetrics, Health, Metrics, watche
 from onward.store.port.messages import Flushed, Growth
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Died, Fault, FaultyStore
-from onward.testing.models.script import Reply, Rule
+from onward.testing.script import ScriptedReply, ScriptRule
 from tests.agents.test_agent_step import NAME, at, model
+from tests.conformance.faults import Died, Fault, FaultyStore
 from tests.world import World, line, until
 
 pytestmark = pytest.mark.anyio
@@ -43,8 +43,8 @@ async def test_calls_are_counted_with_their_tokens_and_cost(world: World) -> Non
     metrics = Metrics()
     usage = Counted(input=1_000, output=500, cached_input=300, reasoning=200, cache_write=50)
     scripted = model(
-        Rule(nth=1, reply=Reply(status=500)),
-        Rule(nth=2, reply=Reply(text="Größe!", usage=usage)),
+        ScriptRule(nth=1, reply=ScriptedReply(status=500)),
+        ScriptRule(nth=2, reply=ScriptedReply(text="Größe!", usage=usage)),
     )
     process = await at(world, scripted, **watching(metrics))
     assert (await process.start(line("a"))).status is RunStatus.COMPLETED
@@ -115,7 +115,7 @@ async def test_an_open_stream_and_a_call_that_waits_for_room_are_seen_while_they
 
 async def test_a_hold_is_counted_by_its_reason(world: World) -> None:
     metrics = Metrics()
-    rule = Rule(nth=1, reply=Reply(status=429, retry_after="3600"))
+    rule = ScriptRule(nth=1, reply=ScriptedReply(status=429, retry_after="3600"))
     process = await at(world, model(rule), **watching(metrics))
     await process.start(line("a"))
     await process.store.limits.change("run/limited", {"calls": 1})

@@ -28,11 +28,11 @@ from onward.observe.metrics import (
     watched_store,
 )
 from onward.store.port.store import Store
-from onward.testing.drafts import Draft, claimed, created, held, step
-from onward.testing.faults import Fault, FaultyStore
-from onward.testing.handlers import Act, Doorway, Scripted
-from onward.testing.processes import Connect
 from onward.worker import Worker
+from tests.conformance.drafts import Draft, claimed, created, held, step
+from tests.conformance.faults import Fault, FaultyStore
+from tests.conformance.handlers import Act, Doorway, Scripted
+from tests.conformance.processes import Connect
 from tests.world import line, until
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from onward.model.events import AttemptFailed, StepFinished, StepStarted, StepStatus
 from onward.observe.log import JsonLines, about, current, log_events, without_secrets
-from onward.testing.drafts import creation, step
+from tests.conformance.drafts import creation, step
 
 
 def line(message: str, *args: object, error: BaseException | None = None, **fields: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from onward.observe.pages import REFRESH_S, Pages
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.runs import Measured
 from onward.testing.clock import ManualClock
-from onward.testing.drafts import created, held
+from tests.conformance.drafts import created, held
 
 pytestmark = pytest.mark.anyio
 

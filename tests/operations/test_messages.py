@@ -16,8 +16,8 @@ from onward.operations.requests import ListMessages, ReadMessages, SendMessage
 from onward.redact.redactor import Redactor
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.conformance.chats.saying import STEP, answered, appended, growth, speaking
-from onward.testing.drafts import Draft, requested
+from tests.conformance.drafts import Draft, requested
+from tests.conformance.messages import STEP, answered, appended, growth, speaking
 from tests.operations.test_replies import check
 from tests.world import World
 

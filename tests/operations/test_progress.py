@@ -16,13 +16,13 @@ from onward.operations.requests import ShowRun
 from onward.read.view import instant
 from onward.store.owner import owner_label
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Died
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.agents.test_agent_step import NAME, Scripted, at
+from tests.conformance.faults import Died
 from tests.world import Process, World, line
 
-FIRST = Reply(text="Once upon a time, ", reasoning="A story. ", finish_reason=FinishReason.LENGTH)
-SECOND = Reply(text="there was a run.", reasoning="And its end. ", chunk=9)
+FIRST = ScriptedReply(text="Once upon a time, ", reasoning="A story. ", finish_reason=FinishReason.LENGTH)
+SECOND = ScriptedReply(text="there was a run.", reasoning="And its end. ", chunk=9)
 SOURCE = line("write", write="max_rounds=4")
 
 
@@ -30,7 +30,9 @@ class Standing(Scripted):
     """A model that stands still in the middle of each of its first answers, until it is let go on."""
 
     def __init__(self) -> None:
-        super().__init__(Script(rules=(Rule(nth=1, reply=FIRST),), default=SECOND), clock=ManualClock())
+        super().__init__(
+            ModelScript(rules=(ScriptRule(nth=1, reply=FIRST),), default=SECOND), clock=ManualClock()
+        )
         self.stands = [asyncio.Event(), asyncio.Event()]
         self.goes_on = [asyncio.Event(), asyncio.Event()]
 

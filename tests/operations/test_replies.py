@@ -42,7 +42,7 @@ from onward.operations.requests import (
     ShowStep,
     SubmitRun,
 )
-from onward.testing.conformance.money.calling import begun, ended, used, working
+from tests.conformance.limits import begun, ended, used, working
 from tests.engine.test_resume_doors import crashed
 from tests.test_pause import GATED
 from tests.world import World, line

@@ -20,7 +20,7 @@ from onward.operations.requests import ShowRun
 from onward.receipts.receipt import Receipt
 from onward.receipts.trail import Trail
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Died
+from tests.conformance.faults import Died
 from tests.world import Process, World, line
 
 FAN = """digraph fan {

@@ -22,8 +22,8 @@ from onward.read.lookup import (
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.log import RunLog, StoredEvent
 from onward.store.port.runs import RunQuery
-from onward.testing.drafts import START_US, held
-from onward.testing.faults import Around, FaultyStore
+from tests.conformance.drafts import START_US, held
+from tests.conformance.faults import Around, FaultyStore
 from tests.world import World, line
 
 

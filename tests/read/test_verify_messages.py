@@ -12,8 +12,8 @@ from onward.model.chat import ChunkKind, Part, seal_parts
 from onward.read.verify import verify_run
 from onward.store.codec import content_hash
 from onward.store.port.store import Store
-from onward.testing.conformance.chats.saying import answered, appended, growth, speaking
 from onward.wiring import open_store
+from tests.conformance.messages import answered, appended, growth, speaking
 
 pytestmark = pytest.mark.anyio
 

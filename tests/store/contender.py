@@ -21,8 +21,8 @@ from onward.store.codec import content_hash
 from onward.store.port.log import Held, StoredEvent, Write
 from onward.store.port.retention import NewSource
 from onward.store.port.store import Store
-from onward.testing.drafts import ALL, Draft, created, held, step, stepped
 from onward.wiring import open_store
+from tests.conformance.drafts import ALL, Draft, created, held, step, stepped
 
 
 def say(*words: object) -> None:

@@ -16,8 +16,8 @@ from onward.store.port.log import Position
 from onward.store.port.retention import Filling
 from onward.store.port.runs import GateQuery, RunQuery
 from onward.store.port.store import Store
-from onward.testing.drafts import Draft, created, fork, held, requested, step
 from onward.wiring import open_store
+from tests.conformance.drafts import Draft, created, fork, held, requested, step
 from tests.store.test_migrations import WITHOUT_QUERIES, Database
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.pool import Rows, Wire
 from onward.store.postgres.read import TAIL_AT_ONCE
 from onward.store.postgres.statements import Call
-from onward.testing.drafts import Draft, grown, held, queued, step, stepped
+from tests.conformance.drafts import Draft, grown, held, queued, step, stepped
 from tests.store.proxy import Proxy, Trips
 
 pytestmark = [pytest.mark.postgres, pytest.mark.anyio]

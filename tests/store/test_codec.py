@@ -14,7 +14,7 @@ from onward.model.events import Event, RunWaiting
 from onward.model.gate import Choice, GateDecided, GateOpened
 from onward.store.codec import check_chain, content_hash, seal, unseal
 from onward.store.port.log import ORIGIN, Position, StoredEvent
-from onward.testing.drafts import Draft, creation, step
+from tests.conformance.drafts import Draft, creation, step
 
 LARGE = "large " * 2_000
 YES = Choice(key="Y", label="Yes", to="b")

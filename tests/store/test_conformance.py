@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from onward.testing.conformance import *  # noqa: F403 - the sentences
+from tests.conformance.suite import *  # noqa: F403 - the sentences

@@ -12,10 +12,10 @@ import pytest
 from onward.store.codec import check_chain
 from onward.store.port.log import ORIGIN
 from onward.store.port.store import Store
-from onward.testing.drafts import created, log_of
 from onward.wiring import open_store
 from tests.cli.nursery import INHERITED
 from tests.cli.nursery import start as start_python
+from tests.conformance.drafts import created, log_of
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = 5

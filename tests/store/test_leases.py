@@ -16,7 +16,7 @@ from onward.store.port.store import Store
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.sqlite.adapter import SqliteStore
 from onward.testing.clock import ManualClock
-from onward.testing.drafts import Draft, claimed, created, held, requested, stepped
+from tests.conformance.drafts import Draft, claimed, created, held, requested, stepped
 
 LEASE_S = 10.0
 # Nobody here can see whether this process is alive: it is of another machine, and of another boot.

@@ -11,7 +11,7 @@ from onward.store.limits import Ledger, ReservationKey
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.limits import ReservationState, Scope
 from onward.store.port.store import Store
-from onward.testing.conformance.money.calling import STEP, beginning, begun, ending, used, working
+from tests.conformance.limits import STEP, beginning, begun, ending, used, working
 
 SCOPE = "project/p"
 FIRST = ReservationKey("a", STEP, "m1", 1)

@@ -21,11 +21,11 @@ from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.limits import ReservationState
 from onward.store.port.store import Store
 from onward.store.sqlite.adapter import SqliteStore
-from onward.testing.conformance.money.calling import beginning, ending, working
-from onward.testing.drafts import Draft, claimed, fork, log_of
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
 from tests.chance import examples
+from tests.conformance.drafts import Draft, claimed, fork, log_of
+from tests.conformance.limits import beginning, ending, working
 
 SCOPES = ("chat/c", "day/2023-11-14", "project/p", "run/r0")
 Open = Callable[[], Store]

@@ -20,8 +20,8 @@ from onward.store.postgres.connection import Address, connect
 from onward.store.postgres.statements import filtered_call
 from onward.store.queries import filtered, gate_filters, run_filters
 from onward.store.sqlite.statements import QUERIES as SQLITE
-from onward.testing.drafts import created
 from onward.wiring import open_store
+from tests.conformance.drafts import created
 
 pytestmark = pytest.mark.anyio
 AFTER, FAILED = write_cursor(RunPlace(500, "x")), (RunStatus.FAILED,)

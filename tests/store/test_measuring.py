@@ -16,8 +16,8 @@ from onward.store.postgres.statements import QUERIES as POSTGRES
 from onward.store.rows import MEASURE_QUERIES as ALL_MEASURES
 from onward.store.sqlite.adapter import SqliteStore
 from onward.store.sqlite.statements import QUERIES as SQLITE
-from onward.testing.drafts import START_US, created, held, requested
 from onward.wiring import open_store
+from tests.conformance.drafts import START_US, created, held, requested
 
 COLUMNS = """display_id, pipeline, pipeline_hash, status, reason, detail, recoverable, steps_finished, token,
 on_owner_loss, created_at_us, updated_at_us, ended_at_us, head, hash"""

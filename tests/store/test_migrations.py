@@ -17,10 +17,10 @@ from onward.store.port.messages import MessageQuery
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store
 from onward.store.queries import load_migrations, load_queries
-from onward.testing.conformance.chats.saying import answered, appended, speaking
-from onward.testing.drafts import created, fork, held, log_of, stepped
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
+from tests.conformance.drafts import created, fork, held, log_of, stepped
+from tests.conformance.messages import answered, appended, speaking
 
 REFUSED = (apsw.ConstraintError, psycopg.IntegrityError, psycopg.errors.RaiseException)
 SCHEMA_SQLITE = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name"

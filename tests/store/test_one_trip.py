@@ -12,7 +12,7 @@ import pytest
 from onward.errors import LimitReached, StaleHistory
 from onward.model.limits import NO_AMOUNTS, Amounts
 from onward.store.postgres.adapter import PostgresStore
-from onward.testing.conformance.money.calling import DAY, beginning, begun, ended, figures, used, working
+from tests.conformance.limits import DAY, beginning, begun, ended, figures, used, working
 from tests.store.proxy import Loss, Proxy, Trips
 
 pytestmark = [pytest.mark.postgres, pytest.mark.anyio]

@@ -11,8 +11,8 @@ import pytest
 
 from onward.store.postgres.statements import QUERIES as POSTGRES
 from onward.store.sqlite.statements import QUERIES as SQLITE
-from onward.testing.drafts import created
 from onward.wiring import open_store
+from tests.conformance.drafts import created
 
 pytestmark = pytest.mark.anyio
 Explain = Callable[[str], str]

@@ -28,7 +28,8 @@ from onward.store.port.store import Store
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.connection import Address, connect
 from onward.store.postgres.statements import QUERIES, Statement, advance_alone
-from onward.testing.drafts import (
+from tests.chance import examples
+from tests.conformance.drafts import (
     Draft,
     claimed,
     created,
@@ -40,7 +41,6 @@ from onward.testing.drafts import (
     step,
     stepped,
 )
-from tests.chance import examples
 
 pytestmark = [pytest.mark.postgres, pytest.mark.anyio]
 LEASE_S = 10.0
@@ -49,7 +49,7 @@ LEASE_US = 10_000_000
 HOLD = """
 import asyncio, sys
 from onward.store.postgres.adapter import PostgresStore
-from onward.testing.drafts import held
+from tests.conformance.drafts import held
 async def main():
     store = await PostgresStore.open(sys.argv[1], lease_s=3600)
     print((await held(store, "theirs")).run.worker, flush=True)

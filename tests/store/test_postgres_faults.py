@@ -29,8 +29,8 @@ from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.connection import Address, ConnectionLost, ServerError, connect
 from onward.store.postgres.pool import Wire
 from onward.store.postgres.statements import BEGIN, ROLLBACK, call
-from onward.testing.drafts import created, creation, everything_of, held, log_of, step, stepped
 from onward.testing.postgres import PostgresServer
+from tests.conformance.drafts import created, creation, everything_of, held, log_of, step, stepped
 from tests.store.proxy import Loss, Proxy
 
 pytestmark = [pytest.mark.postgres, pytest.mark.anyio]

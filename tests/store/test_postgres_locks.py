@@ -14,9 +14,9 @@ from onward.model.chat import ChunkKind, message_id
 from onward.model.events import AttemptInterrupted
 from onward.store.port.messages import Flushed, Growth
 from onward.store.port.store import Store
-from onward.testing.conformance.money.calling import STEP, working
-from onward.testing.drafts import Draft
 from onward.wiring import open_store
+from tests.conformance.drafts import Draft
+from tests.conformance.limits import STEP, working
 
 pytestmark = [pytest.mark.postgres, pytest.mark.anyio]
 CHAT, SCOPE = "talk", "project/p"

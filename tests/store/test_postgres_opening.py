@@ -19,8 +19,8 @@ from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.connection import Address, connect
 from onward.store.postgres.pool import Wire
 from onward.store.postgres.statements import MIGRATIONS, UNSYNCED, Call, parse
-from onward.testing.drafts import created, held, log_of, stepped
 from onward.testing.postgres import PostgresServer
+from tests.conformance.drafts import created, held, log_of, stepped
 from tests.store.proxy import Proxy
 
 pytestmark = [pytest.mark.postgres, pytest.mark.anyio]

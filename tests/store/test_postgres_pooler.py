@@ -19,20 +19,20 @@ from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.connection import SESSION, Address, connect
 from onward.store.postgres.pool import Wire
 from onward.store.postgres.statements import BEGIN, Call, parse
-from onward.testing.conformance import carrying, controlling, measuring, queueing
-from onward.testing.drafts import Draft, created, held, log_of, requested, step, stepped
 from onward.testing.postgres import PostgresServer
-from onward.testing.postgres_pooler import PgBouncer, find_pgbouncer
-from onward.testing.processes import Connect
 from onward.wiring import open_store
 from tests.cli.shell import Shell, pipeline
+from tests.conformance import imports, measures, queue, requests
+from tests.conformance.drafts import Draft, created, held, log_of, requested, step, stepped
+from tests.conformance.postgres import PgBouncer, find_pgbouncer
+from tests.conformance.processes import Connect
 from tests.conftest import Counted
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow, pytest.mark.anyio]
 SIZE = 2
 RUNS, STEPS = 6, 40
 # The chapters of the conformance suite in which transactions take several trips.
-for _chapter in (carrying, controlling, measuring, queueing):
+for _chapter in (imports, requests, measures, queue):
     globals().update({name: test for name, test in vars(_chapter).items() if name.startswith("test_")})
 
 

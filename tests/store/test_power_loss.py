@@ -23,7 +23,7 @@ from onward.store.codec import check_chain
 from onward.store.port.log import ORIGIN
 from onward.store.port.runs import RunQuery
 from onward.store.sqlite.adapter import SqliteStore
-from onward.testing.drafts import ALL, held, log_of, step
+from tests.conformance.drafts import ALL, held, log_of, step
 from tests.store.disk import Acknowledged, Disk, Onlooker, power_cuts
 
 pytestmark = pytest.mark.slow

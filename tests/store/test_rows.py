@@ -12,7 +12,7 @@ from onward.errors import HistoryCorrupt, StoreCorrupt
 from onward.store import rows
 from onward.store.codec import content_hash
 from onward.store.port.log import Snapshot, StoredEvent
-from onward.testing.drafts import creation
+from tests.conformance.drafts import creation
 
 WRITE, RUN = creation("run")
 RECORD = WRITE.records[0]

@@ -26,10 +26,10 @@ from onward.read.verify import verify_run
 from onward.store.codec import unseal
 from onward.store.port.messages import Flushed, Growth
 from onward.store.port.store import Store
-from onward.testing.conformance.money.calling import used
-from onward.testing.drafts import Draft, fork, held
 from onward.wiring import open_store
 from tests.chance import examples
+from tests.conformance.drafts import Draft, fork, held
+from tests.conformance.limits import used
 from tests.world import connect_to_memory
 
 ALL = 2**31

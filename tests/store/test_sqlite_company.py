@@ -16,7 +16,7 @@ import pytest
 
 from onward.errors import StoreGone
 from onward.store.sqlite.adapter import SqliteStore
-from onward.testing.drafts import created, held, log_of, stepped
+from tests.conformance.drafts import created, held, log_of, stepped
 
 pytestmark = [
     pytest.mark.anyio,
@@ -25,7 +25,7 @@ pytestmark = [
 VISIT = """
 import asyncio, sys
 from onward.store.sqlite.adapter import SqliteStore
-from onward.testing.drafts import created, log_of
+from tests.conformance.drafts import created, log_of
 async def main(path, run_id, make):
     store = SqliteStore(path)
     for number in range(int(make)):

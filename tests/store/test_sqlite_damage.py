@@ -16,7 +16,7 @@ from onward.errors import HistoryCorrupt, OnwardError, StoreCorrupt
 from onward.model.run import FOLD_VERSION, Run
 from onward.store.port.runs import RunQuery
 from onward.store.sqlite.adapter import SqliteStore
-from onward.testing.drafts import Draft, held, step, stepped
+from tests.conformance.drafts import Draft, held, step, stepped
 from tests.store.disk import Onlooker
 
 LARGE = random.Random(1).randbytes(1_500).hex() * 2

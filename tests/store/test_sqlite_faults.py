@@ -19,8 +19,8 @@ from onward.errors import Refused, StoreError, StoreFull, StoreIO, StoreUnavaila
 from onward.model.run import FOLD_VERSION
 from onward.store.port.runs import RunQuery
 from onward.store.sqlite.adapter import BUSY_S_MAX, SqliteStore
-from onward.testing.drafts import ALL, Draft, held, stepped
 from tests.chance import places
+from tests.conformance.drafts import ALL, Draft, held, stepped
 from tests.store.disk import Disk, Onlooker
 
 LARGE = "large " * 2_000

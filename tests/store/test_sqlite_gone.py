@@ -12,7 +12,7 @@ import pytest
 from onward.errors import StoreGone
 from onward.store.sqlite.adapter import SqliteStore
 from onward.store.sqlite.transaction import File
-from onward.testing.drafts import created, held, log_of, stepped
+from tests.conformance.drafts import created, held, log_of, stepped
 
 pytestmark = pytest.mark.anyio
 SIDES = ("", "-wal", "-shm")

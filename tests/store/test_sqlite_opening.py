@@ -22,8 +22,8 @@ from onward.model.run import FOLD_VERSION
 from onward.store.sqlite.adapter import SqliteStore
 from onward.store.sqlite.connection import open_database
 from onward.store.sqlite.statements import MIGRATIONS
-from onward.testing.drafts import created, held, log_of, stepped
 from tests.chance import places
+from tests.conformance.drafts import created, held, log_of, stepped
 
 NOBODY = 65534
 
@@ -190,7 +190,7 @@ AS_A_USER = """
 import asyncio, os, sys
 from onward.errors import StoreError
 from onward.store.sqlite.adapter import SqliteStore
-from onward.testing.drafts import held
+from tests.conformance.drafts import held
 
 async def tried(path, run_id):
     try:

@@ -18,7 +18,7 @@ from onward.store.postgres.pool import Wire
 from onward.store.postgres.statements import BEGIN, COMMIT, call, parse, texts
 from onward.store.sqlite.adapter import SqliteStore
 from onward.store.transactions import Member, new_mark
-from onward.testing.drafts import START_US, Draft, held, step, stepped
+from tests.conformance.drafts import START_US, Draft, held, step, stepped
 
 pytestmark = pytest.mark.anyio
 LATER_US = START_US + 3_600 * 1_000_000

@@ -13,7 +13,7 @@ from onward.store.sqlite.adapter import SqliteStore
 from onward.store.sqlite.presence import Presence
 from onward.store.sqlite.runs import TIDY_EVERY_S
 from onward.testing.clock import ManualClock
-from onward.testing.drafts import created, held, requested
+from tests.conformance.drafts import created, held, requested
 
 pytestmark = pytest.mark.anyio
 

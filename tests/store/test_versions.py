@@ -22,10 +22,10 @@ from onward.model.run import FOLD_VERSION, RunStatus
 from onward.store.port.log import Held, Loaded, TakeFilter, Write
 from onward.store.port.store import Store
 from onward.store.queries import load_migrations
-from onward.testing.drafts import held, queued, stepped
 from onward.wiring import open_store
 from onward.worker import Worker
 from tests.cli.shell import Shell
+from tests.conformance.drafts import held, queued, stepped
 from tests.store.test_migrations import WITHOUT_DUE, WITHOUT_QUERIES, Database, without_domains
 from tests.store.test_one_trip import BLOCKED, waits_for_a_lock
 from tests.test_pause import pressing_ctrl_c

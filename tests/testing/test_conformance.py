@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.testing import conformance
+from tests.conformance import suite
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ import pytest
 from onward.store.memory.adapter import MemoryDatabase, MemoryStore
 from onward.store.memory.state import MemoryLeases
 from onward.store.memory.log import MemoryLog
-from onward.testing.conformance import *
+from tests.conformance.suite import *
 
 Mine, Log, Leases = MemoryStore, MemoryLog, MemoryLeases
 {lie}
@@ -97,7 +97,7 @@ def test_an_honest_store_passes_every_sentence(tmp_path: Path) -> None:
     assert code == 0, output
     assert "failed" not in output
     assert "warning" not in output
-    sentences = [name for name in conformance.__all__ if name.startswith("test_")]
+    sentences = [name for name in suite.__all__ if name.startswith("test_")]
     assert len(sentences) > 80
 
 

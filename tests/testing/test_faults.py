@@ -10,8 +10,8 @@ from onward.errors import RunNotFound, StoreFull, StoreUnavailable
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store
-from onward.testing.drafts import created
-from onward.testing.faults import Died, Fault, FaultyStore
+from tests.conformance.drafts import created
+from tests.conformance.faults import Died, Fault, FaultyStore
 
 
 @pytest.fixture

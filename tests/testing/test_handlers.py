@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from onward.model.result import Result
-from onward.testing.handlers import Doorway, Ledger, Scripted
+from tests.conformance.handlers import Doorway, Ledger, Scripted
 from tests.engine.test_attempt import step_context
 from tests.world import World, line
 

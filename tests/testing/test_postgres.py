@@ -16,8 +16,7 @@ import psycopg
 import pytest
 
 from onward.errors import StoreUnavailable
-from onward.testing.postgres import PostgresServer
-from onward.testing.postgres_binaries import find_binaries, find_system_binaries
+from onward.testing.postgres import PostgresServer, find_binaries, find_system_binaries
 
 pytestmark = pytest.mark.postgres
 

@@ -15,9 +15,9 @@ from onward.model.run import RunStatus
 from onward.operations.local.chats import LocalChats
 from onward.operations.replies.chats import ChatPage
 from onward.operations.requests import ShowChat
-from onward.testing.handlers import Act, Doorway
 from tests.chats.desk import SITE, Desk, desk_of
 from tests.chats.test_dispatch import killed
+from tests.conformance.handlers import Act, Doorway
 from tests.world import World
 
 pytestmark = pytest.mark.anyio

@@ -23,8 +23,8 @@ from onward.clock import SystemClock, SystemDice, SystemIds
 from onward.engine.control.requests import StartRequest
 from onward.engine.engine import Engine
 from onward.handlers.function import FunctionHandler
-from onward.testing.models.ledger import read_ledger
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.model_endpoint import read_ledger
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from onward.wiring import open_store
 from tests.cli.shell import Shell, wait_until
 from tests.worker.conftest import shell as shell
@@ -37,10 +37,10 @@ ASKED = "Please write something nice."
 
 
 @contextmanager
-def endpoint(shell: Shell, *rules: Rule, default: str) -> Iterator[Path]:
+def endpoint(shell: Shell, *rules: ScriptRule, default: str) -> Iterator[Path]:
     """A provider on loopback that the shell's commands ask; gives its ledger."""
     script, ledger = shell.directory / "script.json", shell.directory / "requests"
-    script.write_bytes(msgspec.json.encode(Script(rules=rules, default=Reply(text=default))))
+    script.write_bytes(msgspec.json.encode(ModelScript(rules=rules, default=ScriptedReply(text=default))))
     command = (sys.executable, "-m", "onward.testing.model_endpoint", str(script), "--ledger", str(ledger))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -66,8 +66,8 @@ def said(shell: Shell, of: str) -> list[tuple[str, str, str]]:
 def test_progressive_saving(shell: Shell) -> None:
     """S2-1, S2-12, S2-20, S2-23, S2-25: start generation, refresh mid-stream, see the unfinished message."""
     shell.write("write.dot", line("write"))
-    stalls = Reply(text=DRAFT, break_after=5, break_with="stall")
-    with endpoint(shell, Rule(nth=1, reply=stalls), default=DRAFT):
+    stalls = ScriptedReply(text=DRAFT, break_after=5, break_with="stall")
+    with endpoint(shell, ScriptRule(nth=1, reply=stalls), default=DRAFT):
         first = shell.start("run", "write.dot", "--run-id", "job")
         wait_until(lambda: said(shell, "job") == [("assistant", "streaming", HALF)], "the text so far")
         first.signal(signal.SIGKILL)
@@ -96,8 +96,8 @@ def test_the_whole_story_of_a_generation(shell: Shell) -> None:
     """
     asyncio.run(_ask(shell.db))
     assert said(shell, "talk") == [("user", "complete", ASKED)]
-    stalls = Reply(text=DRAFT, break_after=5, break_with="stall")
-    rules = Rule(nth=1, reply=Reply(text=PLAN)), Rule(nth=2, reply=stalls)
+    stalls = ScriptedReply(text=DRAFT, break_after=5, break_with="stall")
+    rules = ScriptRule(nth=1, reply=ScriptedReply(text=PLAN)), ScriptRule(nth=2, reply=stalls)
     with endpoint(shell, *rules, default=DRAFT) as ledger:
         first = shell.start("worker")
         so_far = [

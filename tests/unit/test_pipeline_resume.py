@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from onward.testing.models.script import Rule
+from onward.testing.script import ScriptRule
 from tests.cli.shell import Shell, Started, wait_until
 from tests.examples.website import NEVER, agents, git, playing, requests, script
 from tests.worker.conftest import shell as shell
@@ -24,8 +24,8 @@ PLAN = ["research", "design", "frontend", "backend", "styling", "review", "remed
 FEW, MANY = "2200", "500000"
 DESIGN, STYLING = "/design#1/m1", "/fan#1.styling/styling#1/m1"
 CUT_OFF = (
-    Rule(contains="You are the designer", times=1, reply=NEVER),
-    Rule(contains="You are the stylist", times=1, reply=NEVER),
+    ScriptRule(contains="You are the designer", times=1, reply=NEVER),
+    ScriptRule(contains="You are the stylist", times=1, reply=NEVER),
 )
 """The answers in the middle of which the server dies."""
 
@@ -176,7 +176,9 @@ def _fixes_what_a_new_message_asks_for(shell: Shell, run: str) -> None:
 
 def test_a_build_without_its_research_starts_anew_with_its_first_message(shell: Shell) -> None:
     """S0-27, S0-28: with nothing to resume a resume is a start; without research it is a fresh one."""
-    with playing(shell, script(Rule(contains="You are the researcher", times=1, reply=NEVER))) as ledger:
+    with playing(
+        shell, script(ScriptRule(contains="You are the researcher", times=1, reply=NEVER))
+    ) as ledger:
         shell.inside("pipelines", "add", "website.dot")
         server = serve(shell)
         first = say(shell, MESSAGE, "--resume")

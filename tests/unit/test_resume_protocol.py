@@ -17,8 +17,8 @@ import pytest
 from onward.agents.model import ToolCall
 from onward.pipeline.build import build
 from onward.receipts.audit import find_resume_point
-from onward.testing.models.ledger import read_ledger
-from onward.testing.models.script import Reply, Rule
+from onward.testing.model_endpoint import read_ledger
+from onward.testing.script import ScriptedReply, ScriptRule
 from tests.cli.shell import Shell, wait_until
 from tests.unit.test_generation import endpoint
 from tests.worker.conftest import shell as shell
@@ -33,20 +33,20 @@ FLOW = """digraph build {
   start -> plan -> work -> ship -> exit
 }"""
 FIRST, SECOND = "first part", "second part"
-NEVER = Reply(text="This never comes to its end.", break_after=2, break_with="stall")
+NEVER = ScriptedReply(text="This never comes to its end.", break_after=2, break_with="stall")
 SLOW_S = 3
 """How long the first answer takes: the signal comes before it."""
 
 
-def writes(path: str, content: str, delay_s: float = 0) -> Reply:
+def writes(path: str, content: str, delay_s: float = 0) -> ScriptedReply:
     call = ToolCall(path, "write", json.dumps({"path": path, "content": content}))
-    return Reply(tool_calls=(call,), first_delay_s=delay_s)
+    return ScriptedReply(tool_calls=(call,), first_delay_s=delay_s)
 
 
 RULES = (
-    Rule(nth=1, reply=writes("one.txt", FIRST, SLOW_S)),
-    Rule(nth=2, reply=writes("two.txt", SECOND)),
-    Rule(nth=3, reply=NEVER),
+    ScriptRule(nth=1, reply=writes("one.txt", FIRST, SLOW_S)),
+    ScriptRule(nth=2, reply=writes("two.txt", SECOND)),
+    ScriptRule(nth=3, reply=NEVER),
 )
 """Two rounds with tools; the third answer breaks off with its process."""
 

@@ -20,8 +20,8 @@ from onward.machine.lifecycle import RUN
 from onward.model.events import RunClaimed, RunInterrupted, RunResumed
 from onward.model.run import Run, RunStatus
 from onward.store.port.log import Loaded, RunLog
-from onward.testing.faults import Around, FaultyStore
-from onward.testing.handlers import Doorway
+from tests.conformance.faults import Around, FaultyStore
+from tests.conformance.handlers import Doorway
 from tests.world import Process, World, line
 
 GATE = """digraph gate {

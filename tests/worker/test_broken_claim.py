@@ -16,7 +16,7 @@ from onward.store.port.log import TakeFilter
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.connection import ConnectionLost
 from onward.store.postgres.pool import Wire
-from onward.testing.drafts import creation
+from tests.conformance.drafts import creation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.postgres]
 WANTED = TakeFilter()

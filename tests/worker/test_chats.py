@@ -13,9 +13,9 @@ from onward.engine.stop import StopSwitch
 from onward.errors import StoreUnavailable
 from onward.machine.plan.planner import DRAIN
 from onward.model.run import Run, RunStatus
-from onward.testing.handlers import Doorway
 from onward.worker import Shift
 from tests.chats.desk import PLAIN, Desk
+from tests.conformance.handlers import Doorway
 from tests.worker.test_registration import until_so
 from tests.worker.test_worker import at_work, real, submitted, worker
 from tests.world import Process, World

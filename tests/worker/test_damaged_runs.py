@@ -17,8 +17,8 @@ from onward.errors import HistoryCorrupt
 from onward.model.run import RunStatus
 from onward.store.port.runs import RunQuery
 from onward.store.sqlite.adapter import SqliteStore
-from onward.testing.drafts import fork, held, stepped
-from onward.testing.handlers import Scripted
+from tests.conformance.drafts import fork, held, stepped
+from tests.conformance.handlers import Scripted
 from tests.world import line
 
 

@@ -16,9 +16,9 @@ from onward.model.run import RunStatus
 from onward.operations.local.operations import LocalOperations
 from onward.operations.requests import GetStats, ListRuns, ListWorkers, ShowRun, SubmitRun
 from onward.store.port.leases import Workers
-from onward.testing.faults import Around, FaultyStore
-from onward.testing.handlers import Doorway
 from onward.worker import Registration, Worker
+from tests.conformance.faults import Around, FaultyStore
+from tests.conformance.handlers import Doorway
 from tests.worker.test_worker import at_work, real, submitted, worker
 from tests.world import PATIENCE_S, Process, World, line, until
 

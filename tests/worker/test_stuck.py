@@ -21,9 +21,9 @@ from onward.store.port.leases import Lease
 from onward.store.port.log import TAIL_MAX, Controlled, DecideLoaded, Held, Loaded, RunLog, TakeFilter, Write
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.drafts import created, grown, held
-from onward.testing.faults import Around, FaultyStore
 from onward.wiring import open_store
+from tests.conformance.drafts import created, grown, held
+from tests.conformance.faults import Around, FaultyStore
 from tests.world import Process, World, line
 
 LONG = "x" * (NAME_CHARACTERS_MAX + 1)

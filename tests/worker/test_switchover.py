@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from onward.testing.postgres import PostgresServer
-from onward.testing.postgres_standby import PostgresStandby
 from tests.cli.shell import Shell, Started, pipeline
 from tests.cli.turnstile import Turnstile
+from tests.conformance.postgres import PostgresStandby
 from tests.store.proxy import Network
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]

@@ -20,9 +20,9 @@ from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.runs import Listed, Runs
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Around, FaultyStore
-from onward.testing.handlers import Doorway
 from onward.worker import Shift, Worker
+from tests.conformance.faults import Around, FaultyStore
+from tests.conformance.handlers import Doorway
 from tests.world import Process, Script, World, line, until
 
 

@@ -17,9 +17,9 @@ from onward.model.events import Merged, Tree
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.port.leases import Lease, Leases
-from onward.testing.faults import Around, FaultyStore
 from onward.workspace.port import Check, TreePlace, unchecked
 from onward.workspace.trees import GitTrees
+from tests.conformance.faults import Around, FaultyStore
 from tests.workspace.repository import Repository
 from tests.workspace.test_trees import ENVIRONMENT, Desk
 from tests.world import World

@@ -22,6 +22,6 @@ An SQL database gets a `queries.sql` with the same query names, `migrations` wit
 - `transactions`: appends that share one, and a sweep that takes several;
 - `owner`: what this process holds.
 
-`onward.testing.conformance` proves the parts: all three stores pass the same suite, and so must the next one.
+`tests.conformance.suite` proves the parts: all three stores pass the same suite, and so must the next one.
 `wiring/` and `cli/opening/` then learn its address: each place there that compares with `POSTGRES`.
 """

@@ -1,1 +1,5 @@
-"""What Onward's own tests use, shipped for yours. Begin with `conformance/`; only tests import it."""
+"""For tests of your own pipelines and handlers: a clock, a model and a PostgreSQL server.
+
+Begin with `clock` and `scripted_model`. `model_endpoint` plays the same scripts over HTTP, and `postgres`
+starts a temporary server; both are also programs (`python -m`). Only tests import this.
+"""

@@ -1,20 +1,22 @@
-"""An endpoint on loopback that speaks the formats of three providers, plays a script, misbehaves when told.
+"""An endpoint on loopback that speaks three providers' formats, plays a script, misbehaves when told.
 
     python -m onward.testing.model_endpoint SCRIPT.json --ledger FILE   prints its address, runs until stopped
 
-    async with serving_model(Script(...)) as endpoint:                 in the process of a test
+    async with serving_model(ModelScript(...)) as endpoint:            in the process of a test
         os.environ["OPENAI_BASE_URL"] = endpoint.base_url              or ANTHROPIC_…, GOOGLE_GEMINI_…
 
-It is made for tests: it trusts its clients, and listens on 127.0.0.1 only.
+It is made for tests: it trusts its clients, and listens on 127.0.0.1 only. A ledger has every request that it
+received: in memory, and in a file that survives a kill.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -23,10 +25,65 @@ from blake3 import blake3
 from onward.clock import Clock, SystemClock
 from onward.errors import InvalidInput
 from onward.listener import LOOPBACK, listening
-from onward.testing.models.ledger import Entry, Ledger
-from onward.testing.models.script import Playing, Prompt, Reply, Script, played, read_script
-from onward.testing.models.wire import MALFORMED, PAGE, Wire, error_body, error_headers, event
-from onward.testing.models.wires import wire_of
+from onward.testing.script import ModelScript, Playing, ScriptedReply, ScriptPrompt, played, read_script
+from onward.testing.wire_formats import MALFORMED, PAGE, ServerWire, error_body, error_headers, event, wire_of
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One request. `is_whole`: its reply was sent to the end, as far as the endpoint can tell."""
+
+    number: int
+    at_us: int
+    path: str
+    model: str = ""
+    body_hash: str
+    body_bytes: int
+    idempotency_key: str = ""
+    has_key: bool = False
+    """Whether a key came with it; the key itself is not kept."""
+    prefix: str = ""
+    """The beginning of the answer that came with it, of which the rest is asked for."""
+    status: int = 0
+    sent: int = 0
+    """How many pieces of the reply were sent."""
+    is_whole: bool = False
+
+
+class RequestLedger:
+    """Adds an entry when a request has come, and again when its reply has ended."""
+
+    def __init__(self, path: str | None = None, *, told: Callable[[LedgerEntry], None] | None = None) -> None:
+        self._path, self._told = path, told
+        self._entries: dict[int, LedgerEntry] = {}
+
+    @property
+    def entries(self) -> list[LedgerEntry]:
+        """The requests in the order in which they came, as they stand."""
+        return list(self._entries.values())
+
+    def put(self, entry: LedgerEntry) -> None:
+        """Replace what is known of a request."""
+        self._entries[entry.number] = entry
+        if self._path is not None:
+            line = msgspec.json.encode(entry) + b"\n"
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                os.write(descriptor, line)
+            finally:
+                os.close(descriptor)
+        if self._told is not None:
+            self._told(entry)
+
+
+def read_ledger(path: str) -> list[LedgerEntry]:
+    """The requests in a file, each as it was last seen; none if nothing came yet."""
+    if not os.path.exists(path):
+        return []
+    with open(path, "rb") as file:
+        lines = file.read().split(b"\n")[:-1]  # what follows the last newline is half an entry
+    found = [msgspec.json.decode(line, type=LedgerEntry) for line in lines]
+    return list({entry.number: entry for entry in found}.values())
+
 
 HEAD_BYTES_MAX = 64 * 1024
 END = b"0\r\n\r\n"
@@ -53,15 +110,15 @@ class _Exchange(msgspec.Struct, frozen=True):
     """One request and what is to be answered."""
 
     client: _Client
-    wire: Wire
-    prompt: Prompt
-    reply: Reply
+    wire: ServerWire
+    prompt: ScriptPrompt
+    reply: ScriptedReply
 
 
 class ModelEndpoint:
     """The server; `ledger` has every request that it received."""
 
-    def __init__(self, script: Script, *, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, script: ModelScript, *, ledger: RequestLedger, clock: Clock) -> None:
         self.ledger, self.base_url = ledger, ""
         self._playing, self._clock = Playing(script), clock
         self.connections = 0
@@ -102,7 +159,7 @@ class ModelEndpoint:
             return True
         prompt = _prompt(wire, path, body)
         reply = self._playing.next(prompt)
-        entry = Entry(
+        entry = LedgerEntry(
             number=self._playing.requests,
             at_us=self._clock.now_us(),
             path=path,
@@ -121,7 +178,7 @@ class ModelEndpoint:
             await client.reader.read()  # until the client has had enough
         return False
 
-    async def _reply(self, exchange: _Exchange, entry: Entry) -> bool:
+    async def _reply(self, exchange: _Exchange, entry: LedgerEntry) -> bool:
         client, wire, prompt, reply = exchange.client, exchange.wire, exchange.prompt, exchange.reply
         given = {"x-request-id": f"req_{entry.number}"}
         await self._wait(reply.first_delay_s)
@@ -138,13 +195,13 @@ class ModelEndpoint:
         client.send(_head(200, given | {"content-type": "text/event-stream", "transfer-encoding": "chunked"}))
         return await self._stream(exchange, list(wire.events(act, reply, prompt)), entry)
 
-    async def _send_all(self, client: _Client, entry: Entry, data: bytes) -> bool:
+    async def _send_all(self, client: _Client, entry: LedgerEntry, data: bytes) -> bool:
         client.send(data)
         await client.drain()
         self.ledger.put(msgspec.structs.replace(entry, sent=1, is_whole=True))
         return True
 
-    async def _stream(self, exchange: _Exchange, sending: list[bytes], entry: Entry) -> bool:
+    async def _stream(self, exchange: _Exchange, sending: list[bytes], entry: LedgerEntry) -> bool:
         """The events one by one; the first only says who speaks, and does not count as a piece."""
         client, reply = exchange.client, exchange.reply
         until = len(sending) if reply.break_after is None else reply.break_after + 1
@@ -182,20 +239,26 @@ class ModelEndpoint:
 
 @asynccontextmanager
 async def serving_model(
-    script: Script | None = None, *, ledger: Ledger | None = None, clock: Clock | None = None, port: int = 0
+    script: ModelScript | None = None,
+    *,
+    ledger: RequestLedger | None = None,
+    clock: Clock | None = None,
+    port: int = 0,
 ) -> AsyncIterator[ModelEndpoint]:
     """An endpoint inside the block; its `base_url` is what OPENAI_BASE_URL and the others take."""
-    endpoint = ModelEndpoint(script or Script(), ledger=ledger or Ledger(), clock=clock or SystemClock())
+    endpoint = ModelEndpoint(
+        script or ModelScript(), ledger=ledger or RequestLedger(), clock=clock or SystemClock()
+    )
     async with listening(endpoint.connected, port=port, limit=HEAD_BYTES_MAX) as bound:
         endpoint.base_url = f"http://{LOOPBACK}:{bound}/v1"
         yield endpoint
 
 
-def _prompt(wire: Wire, path: str, body: bytes) -> Prompt:
+def _prompt(wire: ServerWire, path: str, body: bytes) -> ScriptPrompt:
     try:
         return wire.prompt(path, msgspec.json.decode(body))
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, IndexError):
-        return Prompt(model="", said="", characters=0)
+        return ScriptPrompt(model="", said="", characters=0)
 
 
 def _head(status: int, headers: dict[str, str]) -> bytes:
@@ -211,7 +274,7 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-async def _serve(script: Script, ledger: Ledger, port: int) -> None:
+async def _serve(script: ModelScript, ledger: RequestLedger, port: int) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -229,11 +292,11 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=0, help="0: a free one, which is printed")
     given = parser.parse_args()
     try:
-        script = Script()
+        script = ModelScript()
         if given.script is not None:
             with open(given.script, "rb") as file:
                 script = read_script(file.read(), where=given.script)
-        asyncio.run(_serve(script, Ledger(given.ledger), given.port))
+        asyncio.run(_serve(script, RequestLedger(given.ledger), given.port))
     except InvalidInput as error:
         print(error, file=sys.stderr)
         return 2

@@ -1,6 +1,6 @@
 """A model that plays a script, in this process and on the clock that it is given.
 
-    model = ScriptedModel(Script(default=Reply(text="Yes.")), clock=clock)
+    model = ScriptedModel(ModelScript(default=ScriptedReply(text="Yes.")), clock=clock)
 
 Faults come out as the client of a real endpoint reports them: `tests/agents` plays the same scripts on both.
 """
@@ -27,9 +27,8 @@ from onward.agents.prices import estimated_usage
 from onward.agents.providers import TimeLimits, split_name
 from onward.agents.refusal import AskedModel, ProviderResponse, error_in_stream, failed, refusal
 from onward.clock import Clock
-from onward.testing.models.openai_wire import OpenAIWire
-from onward.testing.models.script import Played, Playing, Reply, Script, played, prompt_of
-from onward.testing.models.wire import error_body, error_headers
+from onward.testing.script import ModelScript, Played, Playing, ScriptedReply, played, prompt_of
+from onward.testing.wire_formats import OpenAIWire, error_body, error_headers
 
 _WIRE = OpenAIWire()
 """Its errors; those of other formats come to the same."""
@@ -46,9 +45,9 @@ class ScriptedModel:
     """Plays its script to whoever asks; `received` has every request."""
 
     def __init__(
-        self, script: Script | None = None, *, clock: Clock, limits: TimeLimits | None = None
+        self, script: ModelScript | None = None, *, clock: Clock, limits: TimeLimits | None = None
     ) -> None:
-        self._playing, self._clock = Playing(script or Script()), clock
+        self._playing, self._clock = Playing(script or ModelScript()), clock
         self._limits = limits or TimeLimits()
         self.received: list[Received] = []
 
@@ -80,7 +79,7 @@ class ScriptedModel:
         """As the port says: there is nothing to drop."""
 
     def _finished(
-        self, request: ModelRequest, asked: AskedModel, reply: Reply, act: Played, request_id: str
+        self, request: ModelRequest, asked: AskedModel, reply: ScriptedReply, act: Played, request_id: str
     ) -> Finished:
         usage = act.usage
         if not reply.counts:
@@ -90,7 +89,7 @@ class ScriptedModel:
             usage=usage, finish_reason=act.finish_reason, model=asked.model, request_id=request_id
         )
 
-    def _refuse(self, asked: AskedModel, reply: Reply, request_id: str) -> None:
+    def _refuse(self, asked: AskedModel, reply: ScriptedReply, request_id: str) -> None:
         if reply.status == 200 and reply.break_with == "html" and reply.break_after == 0:
             what = "answered with an HTML page"
             raise ModelFailed(failed(asked, FailureKind.REQUEST, what, status=200, request_id=request_id))
@@ -99,7 +98,7 @@ class ScriptedModel:
             response = ProviderResponse(status=reply.status, headers=headers, body=error_body(reply, _WIRE))
             raise ModelFailed(refusal(asked, response, now_us=self._clock.now_us()))
 
-    async def _break(self, asked: AskedModel, reply: Reply, request_id: str) -> None:
+    async def _break(self, asked: AskedModel, reply: ScriptedReply, request_id: str) -> None:
         head = ProviderResponse(status=200, headers={"x-request-id": request_id})
         if reply.break_with == "error":
             raise ModelFailed(error_in_stream(asked, _WIRE.error(500)["error"], head))

@@ -22,9 +22,9 @@ from onward.model.run import RunStatus
 from onward.redact.redactor import Redactor
 from onward.store.port.messages import MessageQuery
 from onward.testing.clock import ManualClock, SeededDice
-from onward.testing.faults import Died, Fault, FaultyStore
 from tests.agents.programs.playing import Played, answering, at, calls
 from tests.agents.test_agent_step import model as scripted_model
+from tests.conformance.faults import Died, Fault, FaultyStore
 from tests.world import Process, World, line, until
 
 MINE = 'agent_program="mine"'

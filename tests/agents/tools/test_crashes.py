@@ -13,10 +13,10 @@ from onward.agents.model import ToolCall
 from onward.agents.tools.files import file_tools
 from onward.errors import RunNotFound
 from onward.model.run import RunStatus
-from onward.testing.faults import Died, Fault, FaultyStore
-from onward.testing.models.script import Reply, Rule
+from onward.testing.script import ScriptedReply, ScriptRule
 from tests.agents.test_agent_step import Scripted, model
 from tests.agents.tooling import working
+from tests.conformance.faults import Died, Fault, FaultyStore
 from tests.world import World, line
 
 BEFORE, AFTER = "import a\n", "import a\nimport b\n"
@@ -26,7 +26,10 @@ SOURCE = line("work")
 def editor() -> Scripted:
     """A model that wants one edit, whose result holds the old text, and ends when it is told of it."""
     wanted = ToolCall("c1", "edit", json.dumps({"path": "x.py", "old": BEFORE, "new": AFTER}))
-    return model(Rule(contains="`old`", reply=Reply(text="Done.")), Rule(reply=Reply(tool_calls=(wanted,))))
+    return model(
+        ScriptRule(contains="`old`", reply=ScriptedReply(text="Done.")),
+        ScriptRule(reply=ScriptedReply(tool_calls=(wanted,))),
+    )
 
 
 @pytest.mark.parametrize("fault", [Fault.DIE_BEFORE, Fault.DIE_AFTER])

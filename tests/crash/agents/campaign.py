@@ -35,8 +35,7 @@ from pathlib import Path
 from onward.errors import RunNotFound
 from onward.model.limits import NO_AMOUNTS
 from onward.store.port.store import Store
-from onward.testing.model_endpoint import ModelEndpoint, serving_model
-from onward.testing.models.ledger import Entry, Ledger
+from onward.testing.model_endpoint import LedgerEntry, ModelEndpoint, RequestLedger, serving_model
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
 from tests.crash.agents.judging import (
@@ -135,11 +134,11 @@ async def talking(
     script_, faults = script(dice)
     told: list[Talk] = []
 
-    def tell(entry: Entry) -> None:
+    def tell(entry: LedgerEntry) -> None:
         if told and not entry.sent:
             told[0].asked.set()
 
-    async with serving_model(script_, ledger=Ledger(told=tell)) as endpoint:
+    async with serving_model(script_, ledger=RequestLedger(told=tell)) as endpoint:
         told.append(Talk(store, db, directory, endpoint, run_id))
         tally.faults.update(faults)
         yield told[0]

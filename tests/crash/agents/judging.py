@@ -19,7 +19,7 @@ from onward.store.codec import unseal
 from onward.store.port.limits import ReservationState
 from onward.store.port.messages import MessageQuery
 from onward.store.port.store import Store
-from onward.testing.models.ledger import Entry
+from onward.testing.model_endpoint import LedgerEntry
 from tests.crash.agents.story import TOOLS, text_of
 from tests.crash.agents.tools import ServerLedger, UseLedger, wrong_uses
 from tests.crash.reading import Reader
@@ -40,7 +40,7 @@ async def events_of(store: Store, run_id: str) -> list[Event]:
     return [unseal(record) for record in await store.log.read(run_id, after=0, limit=ALL)]
 
 
-async def look(store: Store, run_id: str, ledger: list[Entry], uses: int) -> Seen:
+async def look(store: Store, run_id: str, ledger: list[LedgerEntry], uses: int) -> Seen:
     """What a kill left."""
     try:
         events = await events_of(store, run_id)
@@ -54,7 +54,7 @@ async def look(store: Store, run_id: str, ledger: list[Entry], uses: int) -> See
     return Seen(answered, len(ledger), uses)
 
 
-def repeated(seen: list[Seen], ledger: list[Entry]) -> list[str]:
+def repeated(seen: list[Seen], ledger: list[LedgerEntry]) -> list[str]:
     """Requests that were made again although their answer was stored."""
     return [
         f"{entry.idempotency_key} was asked again after its answer was stored"
@@ -64,7 +64,7 @@ def repeated(seen: list[Seen], ledger: list[Entry]) -> list[str]:
     ]
 
 
-def unrecorded(run_id: str, events: list[Event], ledger: list[Entry]) -> list[str]:
+def unrecorded(run_id: str, events: list[Event], ledger: list[LedgerEntry]) -> list[str]:
     """Requests that were sent without a start in the log."""
     begun = Counter(
         call_key(run_id, event.step, event.call, 0) for event in events if isinstance(event, CallStarted)
@@ -95,7 +95,7 @@ def _charge(event: CallFinished | CallLost, most: Amounts) -> Amounts:
 
 
 async def judge_end(
-    store: Store, run_id: str, reader: Reader, seen: list[Seen], ledger: list[Entry]
+    store: Store, run_id: str, reader: Reader, seen: list[Seen], ledger: list[LedgerEntry]
 ) -> list[str]:
     """What is wrong with a run that has ended, a sentence each."""
     events = await events_of(store, run_id)

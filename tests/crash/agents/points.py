@@ -13,7 +13,7 @@ from onward.agents.tools.mcp.protocol import Listen, OutgoingRequest, ServerAnsw
 from onward.agents.tools.mcp.settings import McpServer
 from onward.agents.tools.mcp.stdio import StdioChannel
 from onward.store.port.store import Store
-from onward.testing.faults import WRITES, FaultyStore
+from tests.conformance.faults import WRITES, FaultyStore
 
 POINTS = WRITES | {"messages.flush"}
 LOGGED = ("log.append", "log.control")

@@ -8,7 +8,7 @@ import random
 from msgspec.structs import replace
 
 from onward.agents.model import ToolCall
-from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from tests.crash.agents.tools import ECHO, LOOK, NOTE, NOTED, PAY, SAID, WRITE
 
 STEPS = ("plan", "left", "right", "last")
@@ -30,14 +30,14 @@ PIPELINE = """digraph talk {
   join -> tools -> last -> exit
 }"""
 FAULTS = {
-    "429 with a time": Reply(status=429, retry_after="2"),
-    "429": Reply(status=429),
-    "500": Reply(status=500),
-    "503": Reply(status=503),
-    "cut": Reply(text="?", break_after=20, break_with="cut"),
-    "stall": Reply(text="?", break_after=20, break_with="stall"),
-    "malformed": Reply(text="?", break_after=20, break_with="malformed"),
-    "slow": Reply(text="?", first_delay_s=0.3),
+    "429 with a time": ScriptedReply(status=429, retry_after="2"),
+    "429": ScriptedReply(status=429),
+    "500": ScriptedReply(status=500),
+    "503": ScriptedReply(status=503),
+    "cut": ScriptedReply(text="?", break_after=20, break_with="cut"),
+    "stall": ScriptedReply(text="?", break_after=20, break_with="stall"),
+    "malformed": ScriptedReply(text="?", break_after=20, break_with="malformed"),
+    "slow": ScriptedReply(text="?", first_delay_s=0.3),
 }
 """Where the text is `?`, it is that of the step, or its beginning."""
 
@@ -47,32 +47,34 @@ def text_of(step: str) -> str:
     return "".join(f"{step}-{number}; " for number in range(WORDS))
 
 
-def script(dice: random.Random) -> tuple[Script, list[str]]:
+def script(dice: random.Random) -> tuple[ModelScript, list[str]]:
     """Answers to all steps, a few of the first requests with a fault; and which faults those are."""
     chosen = {nth: dice.choice([*FAULTS]) for nth in dice.sample(range(1, REQUESTS), k=3)}
     rules = [
-        Rule(nth=nth, contains=_asked(step), reply=_reply(FAULTS[fault], step))
+        ScriptRule(nth=nth, contains=_asked(step), reply=_reply(FAULTS[fault], step))
         for nth, fault in chosen.items()
         for step in STEPS
     ]
-    rules += [Rule(contains=_asked(step), reply=_reply(Reply(text="?"), step)) for step in STEPS]
+    rules += [
+        ScriptRule(contains=_asked(step), reply=_reply(ScriptedReply(text="?"), step)) for step in STEPS
+    ]
     note = json.dumps({"path": NOTE, "content": NOTED})
     calls = (ToolCall("a", LOOK, "{}"), ToolCall("w", WRITE, note), ToolCall("b", PAY, '{"amount": 7}'))
     echo = (ToolCall("c", ECHO, '{"text": "note"}'),)
     rules += [
-        Rule(contains="Now use the tools.", reply=Reply(tool_calls=echo)),
-        Rule(contains=SAID[ECHO], reply=Reply(tool_calls=calls)),
-        Rule(contains="This step failed", reply=Reply(tool_calls=calls)),
-        Rule(contains=SAID[PAY], reply=_reply(Reply(text="?"), TOOLS)),
+        ScriptRule(contains="Now use the tools.", reply=ScriptedReply(tool_calls=echo)),
+        ScriptRule(contains=SAID[ECHO], reply=ScriptedReply(tool_calls=calls)),
+        ScriptRule(contains="This step failed", reply=ScriptedReply(tool_calls=calls)),
+        ScriptRule(contains=SAID[PAY], reply=_reply(ScriptedReply(text="?"), TOOLS)),
     ]
-    return Script(rules=tuple(rules)), [*chosen.values()]
+    return ModelScript(rules=tuple(rules)), [*chosen.values()]
 
 
 def _asked(step: str) -> str:
     return f"Now write the {step}."
 
 
-def _reply(reply: Reply, step: str) -> Reply:
+def _reply(reply: ScriptedReply, step: str) -> ScriptedReply:
     if reply.status != 200:
         return reply
     return replace(

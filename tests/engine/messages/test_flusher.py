@@ -27,8 +27,8 @@ from onward.redact.redactor import Redactor
 from onward.store.port.messages import Flushed, Growth, Messages
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.conformance.chats.saying import STEP, answered, appended, heard, only, speaking
-from onward.testing.drafts import Draft
+from tests.conformance.drafts import Draft
+from tests.conformance.messages import STEP, answered, appended, heard, only, speaking
 
 pytestmark = pytest.mark.anyio
 TEXT, REASONING, TOOL_CALL = ChunkKind.TEXT, ChunkKind.REASONING, ChunkKind.TOOL_CALL

@@ -1,1 +1,0 @@
-"""What every store promises about limits."""
