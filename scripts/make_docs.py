@@ -18,8 +18,8 @@ from typing import get_type_hints
 
 import msgspec
 
+from onward.machine.catalogue import CATALOGUE
 from onward.machine.lifecycle import FIRST, REASONS, RUN
-from onward.model.catalogue import CATALOGUE, CHECKPOINTS
 from onward.model.events import Event
 from onward.model.run import RunStatus
 from onward.read.dialect_events import NAMES
@@ -45,10 +45,10 @@ def events_page() -> str:
         "seq kind v at_us token body hash`; `kind` and `v` select one of these closed schemas. *holder*",
         "events need the lease; *control* events need only the row's lock. ✓ marks the checkpoints.",
     ]
-    for kind, writer in CATALOGUE.items():
-        mark = " ✓" if kind in CHECKPOINTS else ""
+    for kind, row in CATALOGUE.items():
+        mark = " ✓" if row.is_checkpoint else ""
         lines += ["", f"## {kind.__name__}{mark}", "", first_line(kind), ""]
-        lines += [f"Version {kind.VERSION}; written by {writer.value}. {effect(kind)}", ""]
+        lines += [f"Version {kind.VERSION}; written by {row.writer.value}. {effect(kind)}", ""]
         fields = [field for field in msgspec.structs.fields(kind) if field.name not in kind.BESIDE]
         if fields:
             lines += ["| field | type | default |", "|---|---|---|"]
@@ -123,7 +123,7 @@ def state_page() -> str:
         GENERATED,
         "",
         "*Paused* runs were asked to stop, *interrupted* runs were not. Only a claim makes a run running.",
-        "The tables are data in `src/onward/machine/lifecycle.py`; a pair that is not in them is refused.",
+        "The tables are data in `src/onward/machine/catalogue.py`; a pair that is not in them is refused.",
         "",
         "```mermaid",
         "stateDiagram-v2",

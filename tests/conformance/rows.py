@@ -11,9 +11,9 @@ from onward.clock import SystemClock
 from onward.engine.journal import Journal
 from onward.engine.log import Folded
 from onward.machine.fold.apply import apply
+from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.rows import run_row
 from onward.machine.fold.steps import note_gates
-from onward.machine.lifecycle import IllegalEvent
 from onward.model.events import (
     AttemptFailed,
     AttemptInterrupted,

@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 import psycopg
 
-from onward.model.catalogue import CATALOGUE
+from onward.machine.catalogue import CATALOGUE
 from onward.model.run import FOLD_VERSION
 from onward.store.port.runs import RunQuery
 from onward.testing.postgres import PostgresServer

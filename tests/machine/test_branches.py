@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.machine.lifecycle import IllegalEvent
+from onward.machine.fold.changes import IllegalEvent
 from onward.machine.plan.action import Sleep, Wait
 from onward.machine.plan.results import finish
 from onward.model.events import (

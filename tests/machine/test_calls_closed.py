@@ -16,8 +16,8 @@ from onward.machine.decide.calls import (
     start_call,
     with_lost_calls,
 )
+from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.rows import call_rows
-from onward.machine.lifecycle import IllegalEvent
 from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted, CallStatus, Reserved, Streamed
 from onward.model.events import (
     AttemptFailed,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from onward.machine.catalogue import CATALOGUE
 from onward.machine.fold.apply import apply
-from onward.machine.lifecycle import FIRST, REASONS, RUN, IllegalEvent, is_recoverable
+from onward.machine.fold.changes import IllegalEvent
+from onward.machine.lifecycle import FIRST, REASONS, RUN, is_recoverable
 from onward.model.call import (
     AttemptHeld,
     CallFinished,
@@ -16,7 +18,6 @@ from onward.model.call import (
     HoldsLifted,
     LimitWarned,
 )
-from onward.model.catalogue import CATALOGUE
 from onward.model.events import (
     AttemptFailed,
     AttemptInterrupted,

@@ -10,6 +10,7 @@ from hypothesis import event as note
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onward.machine.catalogue import CHECKPOINTS
 from onward.machine.decide.owner_loss import LOSSES_MAX
 from onward.machine.definition import Definition
 from onward.machine.fold.apply import apply, fold
@@ -18,7 +19,6 @@ from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.machine.lifecycle import REASONS
 from onward.machine.plan.action import Sleep
 from onward.machine.plan.planner import advance
-from onward.model.catalogue import CHECKPOINTS
 from onward.model.context import same
 from onward.model.events import RunClaimed, RunForked, StepFinished, StepStarted, StepStatus
 from onward.model.gate import GateDecided, GateOpened

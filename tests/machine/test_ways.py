@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.errors import Refused
-from onward.machine.lifecycle import IllegalEvent
+from onward.machine.fold.changes import IllegalEvent
 from onward.machine.plan.route import DETAIL_MAX
 from onward.model.events import RunCompleted, RunFailed, StepRouted, Transition
 from onward.model.result import Result

@@ -12,7 +12,7 @@ import pytest
 
 import onward
 from onward import config, errors
-from onward.model.catalogue import CATALOGUE
+from onward.machine.catalogue import CATALOGUE
 from onward.model.run import RunStatus
 from onward.model.values import ALWAYS_PASSED
 from scripts.api_page import MissingDocstring, class_lines

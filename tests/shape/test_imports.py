@@ -75,7 +75,10 @@ LAYERS: dict[str, list[str]] = {
         "pipeline.gate",  # a step asks as a gate does
         "redact",
     ],
-    "read.log": ["model"],  # the one reading of a log: whatever tells of a run may use it
+    "read.log": [
+        "model",
+        "machine.catalogue",
+    ],  # the one reading of a log: whatever tells of a run may use it
     "receipts.entry": [],  # whoever works in a directory that others write to may use it
     "receipts": ["machine", "pipeline", "model", "errors", "clock", "read.log"],
     "workspace": ["model", "errors"],

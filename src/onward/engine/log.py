@@ -20,10 +20,10 @@ from onward.engine.persist import retry_store
 from onward.errors import HistoryCorrupt, Refused, RunNotFound
 from onward.machine.decide.calls import doubtful_step, with_lost_calls
 from onward.machine.fold.apply import apply
+from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.rows import CALLS, TOLD, call_rows, notifications, run_row
 from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.machine.fold.steps import ASKING, gate_rows
-from onward.machine.lifecycle import IllegalEvent
 from onward.model.events import Event, RunClaimed
 from onward.model.row import CallRow, GateRow
 from onward.model.run import FOLD_VERSION, Frozen, Run

@@ -7,78 +7,28 @@ continued. A pipeline's source is not changed either: its hash is its identity, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace as with_fields
 
-from onward.model.events import Event
+from onward.machine.catalogue import CATALOGUE
+from onward.model.events import Event, LastOutput, Outcome, PrintedLine
+from onward.model.gate import Choice
 from onward.model.result import Result
 from onward.redact.redactor import Redactor
 
 EventT = TypeVar("EventT", bound=Event)
-SAID = frozenset(
-    (
-        *("about", "by", "content", "context", "data", "detail", "error", "failure_reason", "grown", "label"),
-        *(
-            "lines",
-            "log",
-            "metadata",
-            "name",
-            "notes",
-            "outcome",
-            "output",
-            "preferred_label",
-            "reason",
-            "response",
-        ),
-        *("simulation", "suggested_next_ids", "text", "traceback", "value", "why", "choice"),
-    )
-)
-"""The fields of events, and of what is in them, that hold what steps and people say."""
-NAMING = frozenset(
-    (
-        *("action", "after", "artifacts", "before", "blobs", "branch"),
-        *(
-            "branches",
-            "call",
-            "charged_to",
-            "chat",
-            "child",
-            "choices",
-            "gates",
-            "question",
-            "said",
-            "commit",
-            "contents",
-            "default",
-            "definition",
-        ),
-        *("degraded_from", "ended_at", "exclusive_key", "fidelity", "from_node", "gate"),
-        *(
-            "hash",
-            "head",
-            "join",
-            "key",
-            "limit",
-            "managed_by",
-            "measure",
-            "message",
-            "mode",
-            "model",
-            "needs",
-        ),
-        *("next", "node", "nodes", "on_owner_loss", "on_timeout", "parent", "parent_hash", "path"),
-        *("pipeline", "pipeline_hash", "policy", "project", "ref", "repeats", "repository"),
-        *("request_id", "reserved", "response_blob", "restart_of", "restarted_as", "run", "scope", "scopes"),
-        *("start", "start_node", "status", "step", "stop", "stream"),
-        *("streamed", "tags", "thread", "to", "type", "usage", "value_blob", "variables", "version"),
-        *("workdir", "worker", "workspace"),
-    )
-)
-"""The fields that name something."""
+SAID: Mapping[type[msgspec.Struct], tuple[str, ...]] = {
+    **{kind: row.said for kind, row in CATALOGUE.items()},
+    Outcome: ("preferred_label", "suggested_next_ids", "notes", "failure_reason"),
+    LastOutput: ("lines", "error", "traceback"),
+    PrintedLine: ("text",),
+    Choice: ("label", "data"),
+}
+"""The fields that hold what steps and people say, of events and of the parts of such fields."""
 
 
 def redacted_events(redactor: Redactor, events: Sequence[Event]) -> Sequence[Event]:
@@ -95,8 +45,8 @@ def redacted_event(redactor: Redactor, event: EventT) -> EventT:
 
 def _struct(redactor: Redactor, struct: Any) -> Any:
     changes = {}
-    for name in struct.__struct_fields__:
-        if name in SAID and (before := getattr(struct, name)):
+    for name in SAID.get(type(struct), struct.__struct_fields__):  # of a part without a row, all
+        if before := getattr(struct, name):
             after = _value(redactor, before)
             if after is not before and after != before:
                 changes[name] = after

@@ -1,137 +1,36 @@
-"""The statuses of a run, as data: which events may happen in each, and where they lead.
+"""The statuses of a run, as data: which events may happen in each, where they lead, and what they end.
 
-Everything that affects a run's status is in this file; nothing else assigns one. A pair that is absent is
-refused (`IllegalEvent`). `docs/state-machine.md` is generated from these tables.
+The tables are uses of `catalogue`, and nothing else assigns a status. A pair that is absent is refused
+(`IllegalEvent`). `docs/state-machine.md` is generated from these tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from onward.model import call as c
-from onward.model.events import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    CancelRequested,
-    Event,
-    GoalRedirected,
-    ParallelStarted,
-    PauseRequested,
-    PipelineChanged,
-    RunCancelled,
-    RunClaimed,
-    RunCompleted,
-    RunCreated,
-    RunDismissed,
-    RunFailed,
-    RunForked,
-    RunInterrupted,
-    RunPaused,
-    RunQueued,
-    RunResumed,
-    RunWaiting,
-    SteeringGiven,
-    StepFinished,
-    StepRouted,
-    StepStarted,
-    WorkdirChanged,
-)
-from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
-from onward.model.run import RunStatus
+from onward.machine.catalogue import CATALOGUE, Ends
+from onward.machine.fold.calls import HELD
+from onward.machine.fold.changes import IllegalEvent
+from onward.model.call import AttemptHeld
+from onward.model.events import Event, RunForked, RunResumed
+from onward.model.ids import branch_of, is_in_step, step_of_gate
+from onward.model.run import OpenCall, Run, RunStatus
 
 QUEUED, RUNNING, WAITING = RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING
 PAUSED, INTERRUPTED, FAILED = RunStatus.PAUSED, RunStatus.INTERRUPTED, RunStatus.FAILED
 COMPLETED, CANCELLED = RunStatus.COMPLETED, RunStatus.CANCELLED
 
-# The first event of a log, when there is no status yet.
-FIRST: Mapping[type[Event], RunStatus] = {RunCreated: QUEUED}
-
-
-def _stopped(status: RunStatus) -> Mapping[type[Event], RunStatus]:
-    """A stopped run keeps its status until it is resumed or cancelled; its gates can be answered."""
-    return {
-        RunResumed: QUEUED,
-        RunCancelled: CANCELLED,
-        RunDismissed: status,
-        GateDecided: status,
-        GateWithdrawn: status,
-        AttemptInterrupted: status,
-        SteeringGiven: status,
-        c.CallFinished: status,
-    }
-
-
-RUN: Mapping[RunStatus, Mapping[type[Event], RunStatus]] = {
-    QUEUED: {
-        RunClaimed: RUNNING,
-        RunForked: QUEUED,
-        PipelineChanged: QUEUED,
-        WorkdirChanged: QUEUED,
-        RunResumed: QUEUED,
-        StepFinished: QUEUED,
-        GateDecided: QUEUED,
-        GateWithdrawn: QUEUED,
-        AttemptInterrupted: QUEUED,
-        c.CallFinished: QUEUED,
-        SteeringGiven: QUEUED,
-        RunPaused: PAUSED,
-        RunInterrupted: INTERRUPTED,
-        RunFailed: FAILED,
-        RunCancelled: CANCELLED,
-    },
-    RUNNING: {
-        RunClaimed: RUNNING,
-        RunForked: QUEUED,
-        StepStarted: RUNNING,
-        AttemptFailed: RUNNING,
-        AttemptInterrupted: RUNNING,
-        StepFinished: RUNNING,
-        c.CallStarted: RUNNING,
-        c.CallFinished: RUNNING,
-        c.CallLost: RUNNING,
-        c.AttemptHeld: RUNNING,
-        c.HoldsLifted: RUNNING,
-        c.LimitWarned: RUNNING,
-        ParallelStarted: RUNNING,
-        BranchFinished: RUNNING,
-        StepRouted: RUNNING,
-        GoalRedirected: RUNNING,
-        GateOpened: RUNNING,
-        GateDecided: RUNNING,
-        GateWithdrawn: RUNNING,
-        PauseRequested: RUNNING,
-        CancelRequested: RUNNING,
-        SteeringGiven: RUNNING,
-        RunWaiting: WAITING,
-        RunQueued: QUEUED,
-        RunPaused: PAUSED,
-        RunInterrupted: INTERRUPTED,
-        RunFailed: FAILED,
-        RunCompleted: COMPLETED,
-        RunCancelled: CANCELLED,
-    },
-    WAITING: {
-        GateDecided: QUEUED,
-        RunQueued: QUEUED,
-        GateWithdrawn: WAITING,
-        AttemptInterrupted: WAITING,
-        SteeringGiven: WAITING,
-        PipelineChanged: WAITING,
-        WorkdirChanged: WAITING,
-        RunPaused: PAUSED,
-        RunFailed: FAILED,
-        RunCancelled: CANCELLED,
-    },
-    PAUSED: _stopped(PAUSED),
-    INTERRUPTED: {**_stopped(INTERRUPTED), RunQueued: QUEUED},
-    FAILED: _stopped(FAILED),
-    COMPLETED: {},
-    CANCELLED: {},
+FIRST: Mapping[type[Event], RunStatus] = {
+    kind: row.moves[None] for kind, row in CATALOGUE.items() if None in row.moves
 }
+"""The first event of a log, when there is no status yet."""
+RUN: Mapping[RunStatus, Mapping[type[Event], RunStatus]] = {
+    status: {kind: row.moves[status] for kind, row in CATALOGUE.items() if status in row.moves}
+    for status in RunStatus
+}
+"""The events that may happen in a status, and the status that each leads to."""
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -194,20 +93,67 @@ def resume_flags(reason: str, doubtful: str | None) -> str:
     return "" if found is None else found.resume_with
 
 
-# -- what the folds share: changes to a run, and the refusal of an event --------------------------------
-Changes = dict[str, Any]
+# -- what an event ends: open calls, and what they asked -------------------------------------------------
+_ENDS: Mapping[type[Event], Ends] = {
+    kind: row.ends for kind, row in CATALOGUE.items() if row.ends is not Ends.NOTHING
+}
 
 
-class IllegalEvent(Exception):
-    """An event that may not follow where it stands: a damaged log, or a defect in what wrote it."""
+def ends_calls(event: Event) -> Callable[[str], bool] | None:
+    """Of which steps an event ends the open calls; None if of none."""
+    ends = _ENDS.get(type(event))
+    if ends is None:  # nearly always
+        return None
+    if ends is Ends.STEP:
+        ended = event.step  # type: ignore[attr-defined]
+        return lambda step: step == ended
+    if ends is Ends.BRANCH:
+        branch = event.branch  # type: ignore[attr-defined]
+        return lambda step: branch_of(step) == branch or step.startswith(f"{branch}/")
+    return lambda step: True
 
-    def __init__(self, status: RunStatus | None, event: Event, why: str = "") -> None:
-        self.status, self.event = status, event
-        super().__init__(why or f"{event.kind} is not allowed when the run is {status or 'not created'}")
+
+def open_calls(run: Run, of: Callable[[str], bool]) -> Iterator[tuple[str, str, OpenCall]]:
+    """The calls that are open in these steps: step, call, and what began."""
+    for step, opened in run.open_steps.items():
+        if opened.calls is not None and opened.calls.open and of(step):
+            for call, begun in opened.calls.open.items():
+                yield step, call, begun
 
 
-def without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """The mapping but for one key."""
-    rest = dict(mapping)
-    rest.pop(key, None)
-    return rest
+def ended_gates(run: Run, event: Event) -> list[str]:
+    """The open gates of the attempts that an event ends. What a held attempt asked stays open.
+
+    A person's decision about a held step ends its attempt, too.
+    """
+    ended = ends_calls(event)
+    if isinstance(event, RunResumed):
+        ended = None if event.action is None else lambda step: step == event.step
+    if ended is None:
+        return []
+    keeps_held = _ENDS.get(type(event)) is Ends.RUN
+    kept = event.gates if isinstance(event, AttemptHeld) else ()
+    found = []
+    for name, gate in run.gates.items():
+        if gate.decided is not None or name in kept or not is_in_step(name):
+            continue
+        opened = run.open_steps.get(step := step_of_gate(name))
+        is_held = opened is not None and opened.state is HELD
+        if ended(step) and not (keeps_held and is_held):
+            found.append(name)
+    return found
+
+
+def check_closed(run: Run, event: Event) -> None:
+    """A call is open only while its run is running under the token that began it.
+
+    So is a gate that it opened, unless the attempt is held for the answer. A fork leaves the gates of its
+    parent behind.
+    """
+    of = ends_calls(event)
+    left = [call for _, call, _ in open_calls(run, of)] if of is not None else []
+    if left:
+        raise IllegalEvent(run.status, event, f"{event.kind} leaves calls open: {', '.join(left)}")
+    gates = ended_gates(run, event) if run.gates and not isinstance(event, RunForked) else []
+    if gates:
+        raise IllegalEvent(run.status, event, f"{event.kind} leaves gates open: {', '.join(gates)}")

@@ -1,9 +1,8 @@
 """The events of runs and steps: each is one immutable entry of a run's log.
 
 An event's class name is its stored kind; kind and version select a closed schema. The events of gates are
-in `model/gate.py` and those of recorded calls in `model/call.py`; `model/catalogue.py` lists them all, with
-who may write each. What they do to the status is in `machine/lifecycle.py`; `docs/events.md` is generated
-from both tables.
+in `model/gate.py` and those of recorded calls in `model/call.py`. Who writes a kind and what it does is in
+its row in `machine/catalogue.py`; `docs/events.md` is generated from both.
 
 First what every event is, then what events hold: the work tree of a run, its artifacts, and the end of what
 an attempt printed. Then the events of whole runs: they begin, are claimed, stop, continue and end; and what
@@ -12,6 +11,7 @@ their holders are asked. Last those of steps, attempts and branches, and where t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, ClassVar, Literal
 
@@ -41,6 +41,21 @@ class ContextEvent(Event, frozen=True, kw_only=True):
 
     context: dict[str, Any] = {}
     blobs: dict[str, str] = {}
+
+
+def event_kinds() -> tuple[type[Event], ...]:
+    """Every kind of event: the classes below `Event` that have none below them."""
+    from onward.model import call, gate  # noqa: F401 - they define kinds, and are built on this module
+
+    return tuple(_leaves(Event))
+
+
+def _leaves(kind: type[Event]) -> Iterator[type[Event]]:
+    below = kind.__subclasses__()
+    if not below:
+        yield kind
+    for one in below:
+        yield from _leaves(one)
 
 
 # -- the workspace: the git repository that steps change, and how far they have come there --------------

@@ -2,8 +2,7 @@
 
 Begin with `Projection`: it folds events one by one, live or from the store, and every page, receipt and
 picture uses it. It remembers what happened, while `Run` is the current state. Before it stand its values,
-and the kinds of events: which step each is about, and which kinds each reader leaves out on purpose. A new
-kind must be handled or left out by every reader: `tests/read/test_kinds.py` checks that.
+and which step an event is about. `tests/read/test_kinds.py` says which reader tells of which kind of event.
 
 Nothing here reads a store, a clock or a file.
 """
@@ -16,7 +15,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from onward.model.call import AttemptHeld, CallFinished, CallKind, CallLost, CallStarted, CallStatus, Usage
+from onward.machine.catalogue import CATALOGUE
+from onward.model.call import AttemptHeld, CallFinished, CallKind, CallLost, CallStatus, Usage
 from onward.model.events import (
     AttemptFailed,
     AttemptInterrupted,
@@ -35,7 +35,6 @@ from onward.model.events import (
     RunPaused,
     RunResumed,
     StepFinished,
-    StepRouted,
     StepStarted,
 )
 from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
@@ -204,26 +203,12 @@ class BranchSeen(Frozen, frozen=True, kw_only=True):
     ended_at_us: int | None = None
 
 
-_NAMED_BY: Mapping[type[Event], str] = {
-    StepStarted: "step",
-    AttemptFailed: "step",
-    AttemptInterrupted: "step",
-    StepFinished: "step",
-    StepRouted: "step",
-    CallStarted: "step",
-    CallFinished: "step",
-    CallLost: "step",
-    AttemptHeld: "step",
-    ParallelStarted: "step",
-    GateOpened: "gate",
-    GateDecided: "gate",
-    GateWithdrawn: "gate",
-}
+_ABOUT: Mapping[type[Event], str] = {kind: row.about for kind, row in CATALOGUE.items() if row.about}
 
 
 def step_of(event: Event) -> str | None:
     """The step that an event is about; None if it is about a branch or the whole run."""
-    name = _NAMED_BY.get(type(event))
+    name = _ABOUT.get(type(event))
     return None if name is None else getattr(event, name)
 
 

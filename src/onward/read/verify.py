@@ -13,10 +13,10 @@ import msgspec
 
 from onward.errors import HistoryCorrupt
 from onward.machine.fold.apply import apply
+from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.rows import MessagesSeen, note_message, run_row
 from onward.machine.fold.snapshot import decode_run
 from onward.machine.fold.steps import note_gates
-from onward.machine.lifecycle import IllegalEvent
 from onward.model.call import CallFinished, CallLost, CallStarted
 from onward.model.chat import Chunk, ChunkKind, Message, joined_parts
 from onward.model.events import Event, StepFinished

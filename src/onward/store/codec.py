@@ -16,15 +16,14 @@ from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt
 from onward.model.call import CallFinished, CallStarted
-from onward.model.catalogue import CATALOGUE
-from onward.model.events import ContextEvent, Event, RunClaimed, StepFinished
+from onward.model.events import ContextEvent, Event, RunClaimed, StepFinished, event_kinds
 from onward.model.run import Frozen
 from onward.store.port.log import KEPT_APART, Position, StoredEvent
 
 VALUE_BYTES_MAX = 4096
 _position = partial(tuple.__new__, Position)  # a fifth of what its own constructor costs
 NO_REFS: tuple[str, ...] = ()
-_KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in CATALOGUE}
+_KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in event_kinds()}
 _DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
 _encode = msgspec.json.Encoder().encode
 _decode_value = msgspec.json.Decoder().decode
@@ -130,7 +129,7 @@ def _content_of(kind: type[Event]) -> _Without | None:
 # A kind's stored name and version, the two as the chain has them, and what takes its large content out.
 _LABELS = {
     kind: (kind.__name__, kind.VERSION, f"|{kind.__name__}|{kind.VERSION}|", _content_of(kind))
-    for kind in CATALOGUE
+    for kind in _KINDS.values()
 }
 
 

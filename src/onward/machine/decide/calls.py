@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from onward.errors import Refused
-from onward.machine.fold.calls import LIMIT, ended_gates, ends_calls, open_calls, told_of
+from onward.machine.fold.calls import LIMIT, told_of
+from onward.machine.lifecycle import ended_gates, ends_calls, open_calls
 from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted, HoldsLifted, LimitHit
 from onward.model.events import Event, RunClaimed, RunForked, RunInterrupted
 from onward.model.gate import GateDecided, GateOpened, GateWithdrawn

@@ -6,11 +6,9 @@ step is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 from msgspec.structs import replace
 
-from onward.machine.lifecycle import Changes, IllegalEvent, without
+from onward.machine.fold.changes import Changes, IllegalEvent, without
 from onward.model.call import (
     POSITIONAL,
     AttemptHeld,
@@ -23,39 +21,13 @@ from onward.model.call import (
     LimitWarned,
     gate_of_call,
 )
-from onward.model.events import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    Event,
-    RunCancelled,
-    RunClaimed,
-    RunCompleted,
-    RunFailed,
-    RunForked,
-    RunInterrupted,
-    RunPaused,
-    RunQueued,
-    RunResumed,
-    RunWaiting,
-    SteeringGiven,
-    StepFinished,
-    StepStarted,
-)
-from onward.model.ids import branch_of, is_in_step, step_of_gate
+from onward.model.events import SteeringGiven, StepStarted
 from onward.model.run import AttemptState, OpenCall, OpenStep, Run, StepCalls
 
 HELD, INTERRUPTED = AttemptState.HELD, AttemptState.INTERRUPTED
 LIMIT, RATE_LIMIT, GATE, PAUSE = "limit", "rate_limit", "gate", "pause"
 TOOL = CallKind.TOOL.value
 TOLD_MAX = 300
-_ENDS_ALL = frozenset(
-    {
-        *(RunClaimed, RunForked, RunWaiting, RunQueued, RunPaused),
-        *(RunInterrupted, RunFailed, RunCompleted, RunCancelled),
-    }
-)
-_ENDS_A_STEP = frozenset({AttemptFailed, AttemptInterrupted, AttemptHeld, StepFinished})
 
 
 def _step(run: Run, event: CallStarted | CallFinished | CallLost) -> OpenStep:
@@ -220,66 +192,6 @@ def after_resume(opened: OpenStep, action: str, repeats: tuple[str, ...], head: 
         asked = {**calls.repeats, **dict.fromkeys(repeats, head)}
         return replace(opened, calls=replace(calls, lost={}, told={}, forgets=True, repeats=asked))
     return replace(opened, calls=replace(calls, forgets=False)) if action == "continue" else opened
-
-
-def ends_calls(event: Event) -> Callable[[str], bool] | None:
-    """Of which steps an event ends the open calls; None if of none."""
-    kind = type(event)
-    if kind in _ENDS_ALL:
-        return lambda step: True
-    if kind in _ENDS_A_STEP:
-        ended = event.step  # type: ignore[attr-defined]
-        return lambda step: step == ended
-    if isinstance(event, BranchFinished):
-        branch = event.branch
-        return lambda step: branch_of(step) == branch or step.startswith(f"{branch}/")
-    return None
-
-
-def open_calls(run: Run, of: Callable[[str], bool]) -> Iterator[tuple[str, str, OpenCall]]:
-    """The calls that are open in these steps: step, call, and what began."""
-    for step, opened in run.open_steps.items():
-        if opened.calls is not None and opened.calls.open and of(step):
-            for call, begun in opened.calls.open.items():
-                yield step, call, begun
-
-
-def ended_gates(run: Run, event: Event) -> list[str]:
-    """The open gates of the attempts that an event ends. What a held attempt asked stays open.
-
-    A person's decision about a held step ends its attempt, too.
-    """
-    ended = ends_calls(event)
-    if isinstance(event, RunResumed):
-        ended = None if event.action is None else lambda step: step == event.step
-    if ended is None:
-        return []
-    keeps_held = type(event) in _ENDS_ALL
-    kept = event.gates if isinstance(event, AttemptHeld) else ()
-    found = []
-    for name, gate in run.gates.items():
-        if gate.decided is not None or name in kept or not is_in_step(name):
-            continue
-        opened = run.open_steps.get(step := step_of_gate(name))
-        is_held = opened is not None and opened.state is HELD
-        if ended(step) and not (keeps_held and is_held):
-            found.append(name)
-    return found
-
-
-def check_closed(run: Run, event: Event) -> None:
-    """A call is open only while its run is running under the token that began it.
-
-    So is a gate that it opened, unless the attempt is held for the answer. A fork leaves the gates of its
-    parent behind.
-    """
-    of = ends_calls(event)
-    left = [call for _, call, _ in open_calls(run, of)] if of is not None else []
-    if left:
-        raise IllegalEvent(run.status, event, f"{event.kind} leaves calls open: {', '.join(left)}")
-    gates = ended_gates(run, event) if run.gates and not isinstance(event, RunForked) else []
-    if gates:
-        raise IllegalEvent(run.status, event, f"{event.kind} leaves gates open: {', '.join(gates)}")
 
 
 def _changed(run: Run, opened: OpenStep, open_calls: int) -> Changes:

@@ -19,18 +19,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from onward.machine.catalogue import CATALOGUE
 from onward.machine.decide.calls import doubtful_step
 from onward.machine.lifecycle import is_recoverable, resume_flags
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus
-from onward.model.events import (
-    Event,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-    RunForked,
-    RunInterrupted,
-    RunPaused,
-)
+from onward.model.events import Event, RunForked
 from onward.model.gate import GateOpened
 from onward.model.ids import called, display_id
 from onward.model.limits import raise_argument, raised_amount
@@ -187,8 +180,7 @@ def note_message(said: MessagesSeen, event: Event) -> None:
             said[place] = MessageSeen(said[place].message, message_state(event), text)
 
 
-_STOPS = frozenset({RunPaused, RunInterrupted, RunFailed, RunCompleted, RunCancelled})
-TOLD = _STOPS | {GateOpened, RunForked}
+TOLD = frozenset(kind for kind, row in CATALOGUE.items() if row.notifies)
 _KINDS = {
     RunStatus.PAUSED: NotificationKind.STOPPED,
     RunStatus.INTERRUPTED: NotificationKind.STOPPED,

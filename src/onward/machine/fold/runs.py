@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from onward.machine.fold.calls import after_resume, lifted, steering_given_back
+from onward.machine.fold.changes import Changes, IllegalEvent
 from onward.machine.fold.steps import asked_anew, drop_branches, without_gates_of
-from onward.machine.lifecycle import Changes, IllegalEvent
 from onward.model.context import NOTHING, FrozenMap
 from onward.model.events import (
     WORKTREE,

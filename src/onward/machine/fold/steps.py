@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec.structs import asdict, replace
 
 from onward.machine.fold.calls import begun_again, steering_taken
-from onward.machine.lifecycle import Changes, IllegalEvent, without
+from onward.machine.fold.changes import Changes, IllegalEvent, without
 from onward.machine.plan.route import MET
 from onward.model.context import FrozenMap, grow
 from onward.model.events import (
