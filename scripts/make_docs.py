@@ -19,7 +19,8 @@ from typing import get_type_hints
 import msgspec
 
 from onward.machine.catalogue import CATALOGUE
-from onward.machine.lifecycle import FIRST, REASONS, RUN
+from onward.machine.lifecycle import FIRST, RUN
+from onward.machine.reasons import REASONS
 from onward.model.events import Event
 from onward.model.run import RunStatus
 from onward.read.dialect_events import NAMES
@@ -123,7 +124,8 @@ def state_page() -> str:
         GENERATED,
         "",
         "*Paused* runs were asked to stop, *interrupted* runs were not. Only a claim makes a run running.",
-        "The tables are data in `src/onward/machine/catalogue.py`; a pair that is not in them is refused.",
+        "The tables are data in `catalogue.py` and `reasons.py` of `src/onward/machine/`; a pair of a status",
+        "and an event that is not in them is refused.",
         "",
         "```mermaid",
         "stateDiagram-v2",

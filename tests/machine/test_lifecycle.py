@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+
 import pytest
 from msgspec.structs import replace
 
+from onward.agents.model import HANDLING, FailureKind
 from onward.machine.catalogue import CATALOGUE
 from onward.machine.fold.apply import apply
 from onward.machine.fold.changes import IllegalEvent
-from onward.machine.lifecycle import FIRST, REASONS, RUN, is_recoverable
+from onward.machine.lifecycle import FIRST, RUN
+from onward.machine.reasons import (
+    REASONS,
+    ContinuedBy,
+    ContinuesAt,
+    Reason,
+    is_at_limit,
+    is_recoverable,
+    reason_of,
+    resume_flags,
+)
 from onward.model.call import (
     AttemptHeld,
     CallFinished,
@@ -53,6 +67,7 @@ from onward.model.events import (
 from onward.model.gate import Choice, GateDecided, GateOpened, GateWithdrawn
 from onward.model.run import AttemptState, Branch, Gate, OpenCall, OpenStep, Run, RunStatus, StepCalls
 from tests.machine.play import created
+from tests.shape.tree import ROOT, Module, modules, show
 
 Q, R, W = RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING
 P, I, F = RunStatus.PAUSED, RunStatus.INTERRUPTED, RunStatus.FAILED  # noqa: E741
@@ -245,6 +260,141 @@ def test_the_reasons_are_the_designed_ones() -> None:
         assert {name for name, reason in found.items() if reason.recoverable} == recoverable
         assert {name for name, reason in found.items() if not reason.recoverable} == lost
     assert {reason.status for reason in REASONS.values()} == set(designed)
+
+
+COLUMNS = {
+    "continued_by manager": {"manager", "restart", "crash", "rate_limit"},
+    "continued_by limit": {"limit"},
+    "continued_by successor": {"restarted_as", "superseded"},
+    "continues_at edges": {"no_way_on"},
+    "continues_at stopped": {"goal_unmet"},
+    "ends_branch": {"step_failed", "no_way_on"},
+    "holder_died": {"crash", "in_doubt"},
+    "resume_with": {"in_doubt", "no_way_on"},
+}
+
+
+def test_the_columns_are_the_designed_ones() -> None:
+    """Which reasons differ from the rest, and in what."""
+    found: dict[str, set[str]] = {}
+    for name, reason in REASONS.items():
+        for said in differences(reason):
+            found.setdefault(said, set()).add(name)
+    assert found == COLUMNS
+
+
+def differences(reason: Reason) -> Iterator[str]:
+    if reason.continued_by not in (ContinuedBy.PERSON, ContinuedBy.NOBODY):
+        yield f"continued_by {reason.continued_by.value}"
+    if reason.continues_at is not ContinuesAt.NEXT:
+        yield f"continues_at {reason.continues_at.value}"
+    for column in ("ends_branch", "holder_died", "resume_with"):
+        if getattr(reason, column):
+            yield column
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_the_columns_of_a_reason_fit_each_other(name: str) -> None:
+    reason = REASONS[name]
+    if reason.resume_with or reason.continues_at is not ContinuesAt.NEXT:
+        assert reason.recoverable
+    if reason.ends_branch or reason.continues_at is not ContinuesAt.NEXT:
+        assert reason.status is F  # only its event names a step, and only it can become the end of a branch
+    if reason.holder_died:
+        assert reason.status is I
+    if reason.continued_by is ContinuedBy.MANAGER:
+        assert reason.status in (P, I)  # a failed child is resumed for a retry of its manager
+    if reason.continued_by is ContinuedBy.LIMIT:
+        assert reason.status is I
+    assert not (reason.status in FINAL and reason.recoverable)
+
+
+@pytest.mark.parametrize("name", [name for name, reason in REASONS.items() if reason.resume_with])
+def test_the_flags_that_a_resume_needs_are_flags_of_resume(name: str) -> None:
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    of_resume = page.partition("\n### onward resume\n")[2].partition("\n##")[0]
+    for flag in REASONS[name].resume_with.split("|"):
+        assert f"`{flag.split()[0]}" in of_resume
+
+
+def test_a_step_in_doubt_comes_before_the_reason_of_a_stop() -> None:
+    assert resume_flags("signal", "a#1") == REASONS["in_doubt"].resume_with
+    assert resume_flags("signal", None) == resume_flags("no such reason", None) == ""
+
+
+def test_a_reason_without_a_row_lets_nobody_continue() -> None:
+    assert reason_of("no such reason").continued_by is reason_of("").continued_by is ContinuedBy.NOBODY
+    assert not is_at_limit("no such reason")
+
+
+def test_every_failure_of_a_provider_has_a_reason() -> None:
+    """Those for which somebody must change something stop the whole run; after others the step fails."""
+    assert HANDLING.keys() == set(FailureKind)
+    assert {handling.reason for handling in HANDLING.values()} <= REASONS.keys()
+    assert {handling.stop for handling in HANDLING.values()} == {
+        *("", "provider_auth", "provider_credit", "provider_forbidden", "provider_request")
+    }
+
+
+def test_the_reason_of_a_cancel_that_names_none_has_a_row() -> None:
+    assert REASONS[CancelRequested(by="me").reason].status is C
+
+
+STOPS = {"RunPaused", "RunInterrupted", "RunFailed", "RunCancelled"}
+
+
+def bare_reasons(module: Module) -> list[str]:
+    """Where a file compares a stop reason with text, or stops a run with a reason that is text."""
+    if not any(f'"{name}"' in module.text for name in REASONS):
+        return []
+    found = (node for node in ast.walk(module.tree) if isinstance(node, ast.expr | ast.pattern))
+    return [show(module.path, node.lineno) for node in found if is_bare(node)]
+
+
+def is_bare(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id=kind) | ast.Attribute(attr=kind), keywords=given) if kind in STOPS:
+            return any(has_reason(one.value) for one in given if one.arg == "reason")
+        case ast.MatchClass(cls=ast.Name(id=kind), kwd_attrs=names, kwd_patterns=wanted) if kind in STOPS:
+            return any(has_reason(one) for name, one in zip(names, wanted, strict=True) if name == "reason")
+        case ast.Compare(left=left, comparators=others):
+            sides = (left, *others)
+            return any(map(reads_reason, sides)) and any(map(has_reason, sides))
+    return False
+
+
+def reads_reason(node: ast.expr) -> bool:
+    match node:
+        case ast.Attribute(attr="reason") | ast.Name(id="reason"):
+            return True
+        case ast.Subscript(slice=ast.Constant(value="reason")):
+            return True
+    return False
+
+
+def has_reason(node: ast.AST) -> bool:
+    return any(isinstance(one, ast.Constant) and one.value in REASONS for one in ast.walk(node))
+
+
+def test_no_code_knows_a_reason_by_its_text() -> None:
+    """What is meant is a column of its row; a stop is written with its constant."""
+    assert not [place for module in modules() for place in bare_reasons(module)]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ('run.reason == "limit"', True),
+        ('run["reason"] in ("crash", "in_doubt")', True),
+        ('stop_with(run, RunFailed(reason="rejected"))', True),
+        ('match run:\n    case RunFailed(reason="step_failed" | "no_way_on"):\n        pass', True),
+        ('match run:\n    case AttemptHeld(reason="pause" | "limit"):\n        pass', False),  # of an attempt
+        ('refusal.code == "in_doubt"', False),
+        ('run.reason == LIMIT or "limit"', False),
+    ],
+)
+def test_a_reason_that_is_text_is_found(code: str, expected: bool) -> None:
+    assert bool(bare_reasons(Module("engine.loop", ROOT / "loop.py", code))) is expected
 
 
 def test_a_recoverable_reason_has_a_way_back() -> None:

@@ -16,9 +16,9 @@ from onward.machine.definition import Definition
 from onward.machine.fold.apply import apply, fold
 from onward.machine.fold.rows import run_row
 from onward.machine.fold.snapshot import decode_run, encode_run
-from onward.machine.lifecycle import REASONS
 from onward.machine.plan.action import Sleep
 from onward.machine.plan.planner import advance
+from onward.machine.reasons import REASONS
 from onward.model.context import same
 from onward.model.events import RunClaimed, RunForked, StepFinished, StepStarted, StepStatus
 from onward.model.gate import GateDecided, GateOpened

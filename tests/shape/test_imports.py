@@ -34,14 +34,18 @@ LAYERS: dict[str, list[str]] = {
     "process": ["child", "errors", "clock"],
     "model": ["errors"],
     "pipeline": ["model", "errors"],
-    "agents": ["model", "errors", "clock", "process", "threads"],
+    # What a failed request does to its run is named by the rows of stop reasons.
+    "agents": ["machine.reasons", "model", "errors", "clock", "process", "threads"],
     # A handler like others, on the port of models.
-    "agents.step": ["agents", "handlers", "pipeline.graph", "model", "errors", "clock", "redact"],
+    "agents.step": [
+        *("agents", "handlers", "machine.reasons", "pipeline.graph", "model", "errors", "clock", "redact"),
+    ],
     # Another one, on programs.
     "agents.programs": [
         *(
             "agents",
             "handlers",
+            "machine.reasons",
             "pipeline.graph",
             "model",
             "errors",
@@ -66,9 +70,9 @@ LAYERS: dict[str, list[str]] = {
         *("agents.tools", "agents.model", "agents.providers", "agents.wire", "agents.http"),
         *("handlers", "pipeline.graph", "model", "errors", "clock", "version", "process", "child"),
     ],
-    "agents.model": ["errors"],  # the port: values and pure functions
+    "agents.model": ["errors", "machine.reasons"],  # the port: values and pure functions
     "machine": ["pipeline", "model", "errors"],
-    "draw": ["pipeline", "model", "read.log"],
+    "draw": ["machine.reasons", "pipeline", "model", "read.log"],
     "store": ["model", "errors", "clock", "host", "threads"],
     "handlers": [
         *("model", "errors", "clock", "pipeline.graph", "process", "threads"),

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from onward.errors import CallFailed
+from onward.machine import reasons
 
 OUTPUT_TOKENS = 8_192
 """The ceiling of an answer whose request has none, where one must be named: to a format, or to reserve it."""
@@ -395,17 +396,24 @@ class Handling(msgspec.Struct, frozen=True):
     retry: Retry
     reason: str
 
+    @property
+    def stop(self) -> str:
+        """The reason for which the step stops its whole run; empty if it only fails."""
+        found = reasons.REASONS[self.reason]
+        return self.reason if found.status is reasons.FAILED and not found.ends_branch else ""
+
 
 HANDLING: Mapping[FailureKind, Handling] = {
-    FailureKind.TRANSIENT: Handling(Retry.BACK_OFF, "step_failed"),
-    FailureKind.CUT: Handling(Retry.BACK_OFF, "step_failed"),
-    FailureKind.EMPTY: Handling(Retry.BACK_OFF, "step_failed"),
-    FailureKind.RATE_LIMIT: Handling(Retry.HOLD, "rate_limit"),
-    FailureKind.AUTH: Handling(Retry.NEVER, "provider_auth"),
-    FailureKind.CREDIT: Handling(Retry.NEVER, "provider_credit"),
-    FailureKind.FORBIDDEN: Handling(Retry.NEVER, "provider_forbidden"),
-    FailureKind.REQUEST: Handling(Retry.NEVER, "provider_request"),
-    FailureKind.TOO_LONG: Handling(Retry.NEVER, "step_failed"),  # unless the conversation can be shortened
+    FailureKind.TRANSIENT: Handling(Retry.BACK_OFF, reasons.STEP_FAILED),
+    FailureKind.CUT: Handling(Retry.BACK_OFF, reasons.STEP_FAILED),
+    FailureKind.EMPTY: Handling(Retry.BACK_OFF, reasons.STEP_FAILED),
+    FailureKind.RATE_LIMIT: Handling(Retry.HOLD, reasons.RATE_LIMIT),
+    FailureKind.AUTH: Handling(Retry.NEVER, reasons.PROVIDER_AUTH),
+    FailureKind.CREDIT: Handling(Retry.NEVER, reasons.PROVIDER_CREDIT),
+    FailureKind.FORBIDDEN: Handling(Retry.NEVER, reasons.PROVIDER_FORBIDDEN),
+    FailureKind.REQUEST: Handling(Retry.NEVER, reasons.PROVIDER_REQUEST),
+    # Unless the conversation can be shortened.
+    FailureKind.TOO_LONG: Handling(Retry.NEVER, reasons.STEP_FAILED),
 }
 
 

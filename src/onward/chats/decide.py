@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from onward.machine.decide.calls import doubtful_step
-from onward.machine.lifecycle import resume_flags
+from onward.machine.reasons import is_at_limit, resume_flags
 from onward.model.chat import BY_RULES, MessageReading, Wish
 from onward.model.ids import called
 from onward.model.limits import MEASURES, WARN_PERCENT, day_of, kind_of, shown_amount
@@ -303,7 +303,7 @@ def stop_words(run: Run) -> str | None:
     finished = [node for node, status in run.outcomes.items() if status == "success"]
     done = f" Finished: {', '.join(sorted(finished))}." if finished else ""
     name, detail = called(run.id), run.detail.removesuffix(".")
-    if run.reason == "limit":
+    if is_at_limit(run.reason):
         return (
             f"Run {name} is paused at a limit: {detail}.{done} Raise the limit (`onward limits`), then "
             "say anything here to continue."

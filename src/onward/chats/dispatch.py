@@ -49,7 +49,7 @@ from onward.engine.log import RequestTerms
 from onward.engine.messages import Saying, check_said
 from onward.engine.persist import retry_store
 from onward.errors import OnwardError, Refused, RunNotFound, StoreError
-from onward.machine.lifecycle import SUPERSEDED
+from onward.machine.reasons import ContinuedBy, reason_of
 from onward.model.chat import (
     Act,
     Intake,
@@ -413,7 +413,8 @@ class Dispatcher(msgspec.Struct, frozen=True):
             run = (await self.engine.journal.load(run_id)).run
         except RunNotFound:
             return False
-        return run.status in STOPPED or (run.status is RunStatus.CANCELLED and run.reason == SUPERSEDED)
+        is_followed = reason_of(run.reason).continued_by is ContinuedBy.SUCCESSOR
+        return run.status in STOPPED or (run.status is RunStatus.CANCELLED and is_followed)
 
     async def _supersede(self, intake: Intake, run: ChatRun) -> None:
         """Cancel a run whose place a new one takes. One that has ended by itself is not in the way."""

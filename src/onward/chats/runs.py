@@ -22,8 +22,8 @@ from onward.engine.engine import Engine
 from onward.engine.sources import Registry
 from onward.errors import HistoryCorrupt, Refused, RunNotFound, StoreCorrupt
 from onward.machine.decide.owner_loss import REQUEUE
-from onward.machine.lifecycle import is_recoverable
 from onward.machine.plan.route import planned_agents, unfinished_required
+from onward.machine.reasons import is_recoverable
 from onward.model.chat import (
     READING_TAG,
     ChatScope,

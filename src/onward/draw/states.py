@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
+from onward.machine.reasons import ContinuesAt, reason_of
 from onward.model.events import (
     Event,
     GoalRedirected,
@@ -202,7 +203,8 @@ def _status_of(
     if trace.finished[place] < trace.visits.get(place, 0):
         return NodeStatus.INTERRUPTED, "started and never finished"
     outcome = trace.outcomes[place]
-    is_stuck = run.reason == "no_way_on" and place == place_of(run.stopped_step)
+    leads_nowhere = reason_of(run.reason).continues_at is ContinuesAt.EDGES
+    is_stuck = leads_nowhere and place == place_of(run.stopped_step)
     return _OF_OUTCOME[outcome.status], run.detail if is_stuck else outcome.failure_reason
 
 

@@ -36,10 +36,10 @@ from onward.handlers.room import ShowLine
 from onward.machine.decide.calls import limits_hit
 from onward.machine.decide.owner_loss import orphaned
 from onward.machine.definition import Definition
-from onward.machine.fold.calls import LIMIT
 from onward.machine.plan.action import Action
 from onward.machine.plan.planner import Advance, advance
 from onward.machine.plan.results import ActionResult, events_of
+from onward.machine.reasons import is_at_limit
 from onward.model.call import HoldsLifted, LimitHit, LimitWarned
 from onward.model.events import Event, RunInterrupted
 from onward.model.run import Pending, Run
@@ -267,7 +267,7 @@ class Appender:
         """What follows where the run stops. Before a limit stops it, that is judged once more: it may have
         been raised when nothing was held yet, so that nothing was lifted."""
         stop = ahead.events[-1]
-        if not isinstance(stop, RunInterrupted) or stop.reason != LIMIT:
+        if not isinstance(stop, RunInterrupted) or not is_at_limit(stop.reason):
             return ahead
         if not await self._parts.has_room(limits_hit(ahead.run)):
             return ahead

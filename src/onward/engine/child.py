@@ -20,6 +20,7 @@ from onward.engine.sources import Registry, Sources, beside
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, RunNotFound
 from onward.handlers.port import StepContext
+from onward.machine.reasons import ContinuedBy, reason_of
 from onward.model.events import Managed, StepStatus
 from onward.model.ids import called, can_be_registered, read_wanted
 from onward.model.run import AttemptState, Run, RunStatus, Simulation
@@ -115,15 +116,16 @@ class ManagerSettings(msgspec.Struct, frozen=True):
 def stands_idle(child: Folded, *, is_at_work: bool) -> bool:
     """Whether a child stands still, but not because a person stopped it: its manager may execute it."""
     run, is_due = child.run, child.is_due
+    may_manager = reason_of(run.reason).continued_by is ContinuedBy.MANAGER
     match run.status:
         case RunStatus.QUEUED:
             return is_due
         case RunStatus.RUNNING:
             return not is_at_work
         case RunStatus.INTERRUPTED:
-            return is_due and run.reason in ("crash", "restart", "rate_limit")
+            return is_due and may_manager
         case RunStatus.PAUSED:
-            return run.reason == MANAGER
+            return may_manager
         case _:
             return run.status is RunStatus.FAILED
 

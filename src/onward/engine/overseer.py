@@ -37,8 +37,9 @@ from onward.engine.persist import retry_store
 from onward.engine.stop import StopSwitch
 from onward.errors import LeaseLost, Refused, StoreIO, StoreUnavailable
 from onward.handlers.port import Handler, Postponed, StepContext
+from onward.machine import reasons
 from onward.machine.decide.requests import STEERING_CHARACTERS_MAX, woken
-from onward.machine.lifecycle import is_recoverable
+from onward.machine.reasons import is_recoverable
 from onward.model.events import RunCancelled, StepStatus
 from onward.model.result import Result
 from onward.model.run import Gate, Run, RunStatus
@@ -273,7 +274,7 @@ class ChildExecution:
     async def _relay_stop(self) -> None:
         """Ask the child to stop when its manager is asked, whatever the loop is doing."""
         await self._step.stopping.wait()
-        self._stop.request(MANAGER)
+        self._stop.request(reasons.MANAGER)
         self._news.set()
 
     @property
@@ -328,7 +329,7 @@ class ChildExecution:
     async def stop_now(self) -> None:
         """End the child's step, too, and give it a moment to be recorded."""
         if self._task is not None and not self._task.done():
-            self._stop.request(MANAGER, now=True)
+            self._stop.request(reasons.MANAGER, now=True)
             self._news.clear()
             await self._clock.wait_s(STOP_S, self._news)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from onward.clock import Alarm, Clock, SystemClock
 from onward.errors import InvalidInput
-from onward.machine.lifecycle import REASONS
 from onward.machine.plan.planner import DRAIN as DRAIN
+from onward.machine.reasons import REASONS
 from onward.model.run import RunStatus
 from onward.model.values import WAIT
 

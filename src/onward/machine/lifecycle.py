@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-import msgspec
-
 from onward.machine.catalogue import CATALOGUE, Ends
 from onward.machine.fold.calls import HELD
 from onward.machine.fold.changes import IllegalEvent
@@ -31,66 +29,6 @@ RUN: Mapping[RunStatus, Mapping[type[Event], RunStatus]] = {
     for status in RunStatus
 }
 """The events that may happen in a status, and the status that each leads to."""
-
-
-class Reason(msgspec.Struct, frozen=True):
-    """Why a run stopped, which status that is, and whether it can continue."""
-
-    status: RunStatus
-    recoverable: bool
-    says: str
-    resume_with: str = ""
-    """The flags of which `onward resume` needs one, if a plain resume is refused."""
-
-
-SUPERSEDED = "superseded"
-REASONS: Mapping[str, Reason] = {
-    "signal": Reason(PAUSED, True, "stopped by Ctrl-C or a termination signal"),
-    "manager": Reason(PAUSED, True, "the run that manages it was stopped"),
-    "operator": Reason(PAUSED, True, "a pause was requested"),
-    "restart": Reason(INTERRUPTED, True, "the server restarted while the run was running"),
-    "crash": Reason(INTERRUPTED, True, "the process that held the run died"),
-    "limit": Reason(INTERRUPTED, True, "a limit allows no further call"),
-    "in_doubt": Reason(
-        INTERRUPTED,
-        True,
-        "a step that must not be repeated may or may not have run",
-        "--retry|--skip|--continue|--abort",
-    ),
-    "rate_limit": Reason(INTERRUPTED, True, "the provider asked to retry later"),
-    "step_failed": Reason(FAILED, True, "a step failed and no edge or retry target handles it"),
-    "no_way_on": Reason(
-        FAILED,
-        True,
-        "a step finished and none of its edges can be taken",
-        "--accept-changes|--retry|--from NODE",
-    ),
-    "goal_unmet": Reason(FAILED, True, "the exit was reached with an unmet goal gate"),
-    "crash_loop": Reason(FAILED, True, "its holders kept dying without a new checkpoint"),
-    "pipeline_error": Reason(FAILED, True, "the pipeline itself does not let it continue"),
-    "provider_auth": Reason(FAILED, True, "the model provider does not accept the key"),
-    "provider_credit": Reason(FAILED, True, "the account at the model provider has no credit left"),
-    "provider_forbidden": Reason(FAILED, True, "the key may not use the model"),
-    "provider_request": Reason(FAILED, True, "the model provider does not accept the request"),
-    "rejected": Reason(FAILED, False, "a gate was rejected and no edge handles that"),
-    "invalid": Reason(FAILED, False, "the run can never work as requested"),
-    "dead_end": Reason(COMPLETED, False, "it ended at a node that has no edges and is not the exit"),
-    "restarted_as": Reason(COMPLETED, False, "a loop_restart edge ended it and another run continues"),
-    "user": Reason(CANCELLED, False, "a cancel was requested"),
-    SUPERSEDED: Reason(CANCELLED, False, "a new run replaced it"),
-}
-
-
-def is_recoverable(status: RunStatus, reason: str) -> bool:
-    """Whether a person may resume a run that stopped like this."""
-    found = REASONS.get(reason)
-    return found is not None and found.recoverable and found.status is status
-
-
-def resume_flags(reason: str, doubtful: str | None) -> str:
-    """The flags of which a resume needs one after this stop; `doubtful` is a step in doubt, if any."""
-    found = REASONS.get("in_doubt" if doubtful is not None else reason)
-    return "" if found is None else found.resume_with
 
 
 # -- what an event ends: open calls, and what they asked -------------------------------------------------

@@ -38,6 +38,8 @@ def simulation_of(created: RunCreated) -> Simulation | None:
 FOLD_VERSION = 17
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
+RESTARTED_AS = "restarted_as"
+"""Why a run is completed that another one continues, which is its detail."""
 
 
 class RunStatus(StrEnum):
@@ -325,7 +327,7 @@ class Run(Frozen, frozen=True, kw_only=True):
     @property
     def restarted_as(self) -> str | None:
         """The run that a loop_restart began when this one ended."""
-        return self.detail if self.reason == "restarted_as" else None
+        return self.detail if self.reason == RESTARTED_AS else None
 
     @property
     def ended_at_node(self) -> str | None:

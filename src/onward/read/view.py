@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from onward.machine.decide.calls import interruption, is_in_doubt, with_doubt
-from onward.machine.lifecycle import REASONS
+from onward.machine.reasons import CRASH, is_at_limit, reason_of
 from onward.model.chat import chat_of_run
 from onward.model.events import WORKTREE, LastOutput, branch_name
 from onward.model.gate import Choice
@@ -91,7 +91,7 @@ def _said(row: RunRow) -> str:
     """Why the run has its status, for people."""
     if row.ended_at_node is not None:
         return dead_end(row.ended_at_node)
-    said = row.detail or (REASONS[row.reason].says if row.reason in REASONS else "")
+    said = row.detail or reason_of(row.reason).says
     doubtful = _step_in_doubt(row) if row.status is RunStatus.PAUSED else None
     return said if doubtful is None else with_doubt(said, doubtful)
 
@@ -110,7 +110,7 @@ def known_row(row: RunRow, holder: Holder | None) -> RunRow:
     """The row; that of a run whose holder died becomes interrupted, or in doubt, as a sweep will make it."""
     if row.status is not RunStatus.RUNNING or holder is None or holder.is_alive:
         return row
-    stop = interruption(row.doubtful, "crash", f"{owner_label(holder.owner)} died while it held the run")
+    stop = interruption(row.doubtful, CRASH, f"{owner_label(holder.owner)} died while it held the run")
     return replace(
         row, status=RunStatus.INTERRUPTED, reason=stop.reason, detail=stop.detail, recoverable=True
     )
@@ -174,7 +174,7 @@ def _view_open_step(opened: OpenStep) -> dict[str, Any]:
 def view_limit(run: Run) -> dict[str, Any] | None:
     """The limit that a stopped run waits for, as it was when the run stopped; `used` is what was spent."""
     hits = [opened.limit for opened in run.open_steps.values() if opened.limit is not None]
-    if not hits or run.reason != "limit":
+    if not hits or not is_at_limit(run.reason):
         return None
     hit = hits[0]
     return {

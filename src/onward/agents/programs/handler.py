@@ -27,6 +27,7 @@ from onward.agents.model import (
     ModelFailed,
     ModelRequest,
     ProgramSession,
+    Retry,
     Text,
     UserMessage,
     after_failure,
@@ -42,6 +43,7 @@ from onward.errors import InvalidInput, LimitReached, NoProvider
 from onward.handlers.calls import CallOptions
 from onward.handlers.port import RESPONSE_CHARACTERS, StepContext
 from onward.handlers.shell import step_environment
+from onward.machine.reasons import PIPELINE_ERROR
 from onward.model.call import CallKind, Reserved
 from onward.model.result import Result
 from onward.pipeline.graph import Node
@@ -198,7 +200,7 @@ class ProgramHandler(msgspec.Struct, frozen=True):
         """
         now_us = self.clock.now_us()
         then = after_failure(failed.failure, tries=tries, now_us=now_us, roll=self.dice.roll())
-        is_held = HANDLING[failed.failure.kind].reason == "rate_limit"
+        is_held = HANDLING[failed.failure.kind].retry is Retry.HOLD
         if isinstance(then, GiveUp) or (failed.has_worked and not is_held):
             raise failed
         wait_s = (then.at_us - now_us) / 1_000_000
@@ -218,15 +220,14 @@ def session_of(thread: Thread, program: Program) -> ProgramSession | None:
 
 def _given_up(failed: ModelFailed) -> Result:
     """The answers so far are kept; a program that must be set up first stops the run."""
-    reason = HANDLING[failed.failure.kind].reason
-    stop = reason if reason.startswith("provider_") else ""
+    stop = HANDLING[failed.failure.kind].stop
     return replace(Result.fail(str(failed), retryable=not stop), stop=stop, keeps_calls=True)
 
 
 def _changed(step: StepContext) -> Result:
     why = f"what {step.node.id} asks has changed since it was asked first; "
     failed = Result.fail(f"{why}retry the step to ask anew, or resume with --original.", retryable=False)
-    return replace(failed, stop="pipeline_error", keeps_calls=True)
+    return replace(failed, stop=PIPELINE_ERROR, keeps_calls=True)
 
 
 class AsksModels(Protocol):

@@ -55,6 +55,7 @@ from onward.clock import Clock, Dice
 from onward.errors import LimitReached, Refused
 from onward.handlers.calls import CallOptions, StepPast
 from onward.handlers.port import StepContext
+from onward.machine.reasons import PIPELINE_ERROR
 from onward.model.call import CallKind
 from onward.model.chat import ChunkKind
 from onward.model.result import Result
@@ -246,15 +247,14 @@ def _shorter(step: StepContext, thread: Thread, failed: ModelFailed) -> Thread:
 
 def _given_up(failed: ModelFailed) -> Result:
     """A failure of the provider: the answers so far are kept; a wrong key or request stops the run."""
-    reason = HANDLING[failed.failure.kind].reason
-    stop = reason if reason.startswith("provider_") else ""
+    stop = HANDLING[failed.failure.kind].stop
     return replace(Result.fail(str(failed), retryable=not stop), stop=stop, keeps_calls=True)
 
 
 def _changed(step: StepContext) -> Result:
     why = f"what {step.node.id} asks has changed since it was asked first; "
     failed = Result.fail(f"{why}retry the step to ask anew, or resume with --original.", retryable=False)
-    return replace(failed, stop="pipeline_error", keeps_calls=True)
+    return replace(failed, stop=PIPELINE_ERROR, keeps_calls=True)
 
 
 def _heard(step: StepContext) -> Callable[[ChunkKind, str], None]:

@@ -28,6 +28,7 @@ from onward.engine.control.requests import AutoApprove, Interviewer
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.machine.decide.requests import decision
+from onward.machine.reasons import SIGNAL
 from onward.model.events import Event
 from onward.model.gate import Answer
 from onward.model.ids import called
@@ -96,7 +97,7 @@ class Foreground(msgspec.Struct, frozen=True):
         """A signal came: the first lets the step finish."""
         if self.progress.is_at_work:
             self.out.say(FIRST_SIGNAL if self.stop.reason is None else SECOND_SIGNAL)
-        self.stop.request("signal")
+        self.stop.request(SIGNAL)
 
 
 @asynccontextmanager

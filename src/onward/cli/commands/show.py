@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from onward.cli.operations import lists_of, look_of, messages_of
 from onward.cli.options import COMMON, Common, Out, RunName, StepName, number
 from onward.cli.output import FINE, Output, local_time, one_line, table, visible
-from onward.cli.print.run import instant_us, run_page, when
+from onward.cli.print.run import instant_us, is_holder_dead, run_page, when
 from onward.cli.print.step import step_page
 from onward.cli.signals import on_signals
 from onward.clock import SystemClock
@@ -243,7 +243,7 @@ async def _gone(page: _MessagePage, common: Common) -> bool:
         return False
     async with lists_of(common) as lists:
         (run,) = (await lists.list_runs(ListRuns(run=page.unfinished)))["runs"]
-    return run["status"] == "interrupted" and run["reason"] in ("crash", "in_doubt")
+    return is_holder_dead(run)
 
 
 class _MessagePage:

@@ -19,6 +19,7 @@ from onward.cli.print.run import (
     gate_lines,
     id_words,
     instant_us,
+    is_at_limit,
     next_command,
     run_line,
     run_table,
@@ -110,7 +111,7 @@ async def _tell_status(
         return
     # Only for a run that a limit or a gate stopped is its log worth reading.
     (run,) = runs
-    limit = await lists.run_limit(GetRun(run=run["id"])) if run["reason"] == "limit" else None
+    limit = await lists.run_limit(GetRun(run=run["id"])) if is_at_limit(run["reason"]) else None
     for line in _one(run, limit, common):
         out.say(line)
     for gate in await lists.run_gates(RunGates(run=run["id"])) if run["status"] == "waiting" else ():

@@ -16,7 +16,8 @@ import msgspec
 from onward.cli.options import Common
 from onward.cli.output import age, clean, count, local_time, one_line, table
 from onward.config import load_settings
-from onward.machine.lifecycle import REASONS, resume_flags
+from onward.machine.reasons import is_at_limit as is_at_limit
+from onward.machine.reasons import reason_of, resume_flags
 from onward.model.chat import chat_of_run
 from onward.model.events import WORKTREE, LastOutput
 from onward.model.ids import called, is_in_step
@@ -89,7 +90,7 @@ def _next_command(run: Mapping[str, Any], common: Common, answer: Sequence[str])
             return common.command("answer", name, *answer)
         case "paused" | "interrupted" | "failed" if flags := resume_flags(reason, run["step_in_doubt"]):
             return common.command("resume", name, flags)
-        case "interrupted" if reason == "limit":
+        case "interrupted" if is_at_limit(reason):
             return common.command("resume", name, *_raise(run["limit"]))
         case "queued" | "paused" | "interrupted":
             return common.command("resume", name)
@@ -128,8 +129,12 @@ def summary(run: RunState) -> str:
 
 def _own_words(run: RunListed) -> str:
     """The detail with which the run stopped; empty if it only repeats the reason."""
-    reason = REASONS.get(run["reason"])
-    return "" if reason is not None and run["detail"] == reason.says else run["detail"]
+    return "" if run["detail"] == reason_of(run["reason"]).says else run["detail"]
+
+
+def is_holder_dead(run: RunListed) -> bool:
+    """Whether the run stopped because the process that executed it is gone."""
+    return reason_of(run["reason"]).holder_died
 
 
 def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[str]:

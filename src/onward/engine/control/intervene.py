@@ -40,7 +40,7 @@ from onward.machine.decide.requests import (
     overdue,
     woken,
 )
-from onward.machine.lifecycle import SUPERSEDED
+from onward.machine.reasons import SUPERSEDED, USER
 from onward.model.gate import Answer, GateDecided
 from onward.model.run import Gate, Run, RunStatus
 from onward.read.lookup import newest_first
@@ -290,7 +290,7 @@ class HolderRequests(msgspec.Struct, frozen=True):
         `is_superseded`: a new run takes its place.
         """
         before = (await self.journal.load(run_id)).run
-        kind = SUPERSEDED if is_superseded else "user"
+        kind = SUPERSEDED if is_superseded else USER
         folded = await self._request(run_id, partial(decide_cancel, by=by, reason=kind, detail=reason), terms)
         await self.cancel_orphans(before, folded.run)
         if folded.run.is_final:

@@ -10,6 +10,7 @@ from onward.clock import Clock, SystemIds
 from onward.engine.journal import Journal
 from onward.errors import InvalidInput, Refused, RunNotFound
 from onward.machine.decide.calls import decide_lift, is_held_by_limit
+from onward.machine.reasons import is_at_limit
 from onward.model.call import LimitHit
 from onward.model.ids import display_id
 from onward.model.limits import (
@@ -146,7 +147,7 @@ async def still_held(store: Store, run: Run, now_us: int) -> StillHeld | None:
     scopes = run_scopes(run, now_us)
     for opened in run.open_steps.values():
         hit = opened.limit
-        if hit is None or run.reason != "limit" or hit.scope not in scopes:
+        if hit is None or not is_at_limit(run.reason) or hit.scope not in scopes:
             continue
         (now,) = await store.limits.read([hit.scope])
         at = MEASURES.index(hit.measure)

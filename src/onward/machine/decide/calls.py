@@ -18,6 +18,7 @@ from collections.abc import Sequence, Set
 from onward.errors import Refused
 from onward.machine.fold.calls import LIMIT, told_of
 from onward.machine.lifecycle import ended_gates, ends_calls, open_calls
+from onward.machine.reasons import IN_DOUBT
 from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted, HoldsLifted, LimitHit
 from onward.model.events import Event, RunClaimed, RunForked, RunInterrupted
 from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
@@ -206,7 +207,7 @@ def interruption(doubtful: str | None, reason: str, detail: str) -> RunInterrupt
     """Why a run stops whose holder is gone: a step in doubt comes first, since a person must decide."""
     if doubtful is None:
         return RunInterrupted(reason=reason, detail=detail)
-    return RunInterrupted(reason="in_doubt", detail=with_doubt(detail, doubtful))
+    return RunInterrupted(reason=IN_DOUBT, detail=with_doubt(detail, doubtful))
 
 
 def with_doubt(detail: str, doubtful: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onward.machine import reasons
 from onward.machine.decide.calls import doubtful_step, interruption
 from onward.machine.decide.requests import HolderView, claim_of, requested_stop
 from onward.model.events import (
@@ -39,7 +40,7 @@ def decide_loss(run: Run, holder_view: HolderView, *, is_restart: bool = False) 
     if run.status is not RunStatus.RUNNING or holder_view.is_alive:
         return ()
     died = f"{holder_view.holder or 'its holder'} died"
-    reason, detail = ("restart", RESTARTED) if is_restart else ("crash", died)
+    reason, detail = (reasons.RESTART, RESTARTED) if is_restart else (reasons.CRASH, died)
     stop = interruption(doubtful_step(run), reason, detail)
     return _taken(run, holder_view.asker, holder_view.now_us, died, stop)
 
@@ -52,19 +53,19 @@ def decide_release(run: Run, *, owner: str, token: int, now_us: int, error: str 
     if run.status is not RunStatus.RUNNING or (run.worker, run.token) != (owner, token):
         return ()
     why = f"{GIVEN_UP}: {error}" if error else GIVEN_UP
-    return _taken(run, owner, now_us, why, interruption(doubtful_step(run), "crash", why))
+    return _taken(run, owner, now_us, why, interruption(doubtful_step(run), reasons.CRASH, why))
 
 
 def decide_arrival(run: Run, owner: str, *, now_us: int) -> tuple[Event, ...]:
     """Stop or requeue an imported run that was running where it came from: no process holds it here."""
     if run.status is not RunStatus.RUNNING:
         return ()
-    return _taken(run, owner, now_us, ARRIVED, interruption(doubtful_step(run), "restart", ARRIVED))
+    return _taken(run, owner, now_us, ARRIVED, interruption(doubtful_step(run), reasons.RESTART, ARRIVED))
 
 
 def decide_held_back(run: Run, *, why: str) -> tuple[Event, ...]:
     """Pause a run that a worker could claim, so that only a person continues it."""
-    pause = RunPaused(reason="operator", detail=why)
+    pause = RunPaused(reason=reasons.OPERATOR, detail=why)
     match run.status:
         case RunStatus.QUEUED | RunStatus.WAITING:
             return (pause,)
@@ -90,7 +91,7 @@ def _lost(run: Run, now_us: int, why: str, stop: RunInterrupted) -> Event:
 def crash_loop(losses: int, why: str = "") -> RunFailed:
     """The end of a run that was lost too often; `why` is what happened the last time."""
     detail = f"{losses} holders in a row died or released it without finishing a step"
-    return RunFailed(reason="crash_loop", detail=f"{detail}; the last time: {why}" if why else detail)
+    return RunFailed(reason=reasons.CRASH_LOOP, detail=f"{detail}; the last time: {why}" if why else detail)
 
 
 def _back_off_us(losses: int) -> int:

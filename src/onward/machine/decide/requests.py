@@ -23,6 +23,7 @@ import msgspec
 from onward.errors import InvalidInput, Refused
 from onward.machine import lifecycle
 from onward.machine.decide.calls import doubtful_step, interruption
+from onward.machine.reasons import CRASH, OPERATOR, USER
 from onward.model.context import plain_text
 from onward.model.events import (
     AttemptInterrupted,
@@ -142,7 +143,7 @@ def decide_pause(run: Run, holder_view: HolderView, *, after: str, by: str) -> t
 
 
 def decide_cancel(
-    run: Run, holder_view: HolderView, *, by: str, reason: str = "user", detail: str = ""
+    run: Run, holder_view: HolderView, *, by: str, reason: str = USER, detail: str = ""
 ) -> tuple[Event, ...]:
     """Cancel the run: through its holder if that is alive, else at once. `detail` is why, in free text."""
     detail = plain_text(detail, "the reason").strip()
@@ -172,7 +173,7 @@ def decide_dismiss(run: Run, holder_view: HolderView, *, by: str) -> tuple[Event
             return () if run.is_dismissed else (dismissed,)
         case RunStatus.RUNNING if not holder_view.is_alive and run.pending.cancel_by is None:
             died = f"{holder_view.holder or 'its holder'} died"
-            stop = interruption(doubtful_step(run), "crash", died)
+            stop = interruption(doubtful_step(run), CRASH, died)
             return (claim_of(run, holder_view.asker), stop, dismissed)
         case RunStatus.COMPLETED | RunStatus.CANCELLED:
             raise wrong_state(run, "dismissed", "it has ended, so nothing offers to continue it")
@@ -263,10 +264,10 @@ def requested_stop(run: Run) -> tuple[Event, ...]:
 
 def pausing(*, by: str | None) -> RunPaused:
     """A pause that a person asked for."""
-    return RunPaused(reason="operator", detail=f"asked by {by}")
+    return RunPaused(reason=OPERATOR, detail=f"asked by {by}")
 
 
-def cancelling(run: Run, *, by: str, reason: str = "user", detail: str = "") -> tuple[Event, ...]:
+def cancelling(run: Run, *, by: str, reason: str = USER, detail: str = "") -> tuple[Event, ...]:
     """Cancel a run: withdraw its gates, close its attempts, and say so, in one append."""
     return (*closing(run, why="cancelled"), RunCancelled(reason=reason, by=by, detail=detail))
 

@@ -24,10 +24,10 @@ from onward.machine.decide.requests import (
     wrong_state,
 )
 from onward.machine.definition import GATE, Definition
-from onward.machine.lifecycle import REASONS, is_recoverable
 from onward.machine.plan.action import Stop
 from onward.machine.plan.branch import plan_branch
-from onward.machine.plan.route import NO_WAY_ON, next_transition
+from onward.machine.plan.route import next_transition
+from onward.machine.reasons import CRASH, ContinuesAt, is_recoverable, reason_of
 from onward.model.call import CallFinished, CallStatus
 from onward.model.context import check_value
 from onward.model.events import (
@@ -144,7 +144,7 @@ def _where(
     definition: Definition, run: Run, request: ResumeRequest, now_us: int
 ) -> tuple[OpenStep | None, str | None]:
     """The stopped step that the request is about, and the node to continue at if it is not the next one."""
-    if run.reason == NO_WAY_ON and request.from_node is None:
+    if request.from_node is None and reason_of(run.reason).continues_at is ContinuesAt.EDGES:
         return None, past_no_way(definition, run, action=request.action, step=request.step, now_us=now_us)
     return _stopped_step(run, request), _from_node(definition, run, request)
 
@@ -208,7 +208,7 @@ def check_resumable(run: Run, holder_view: HolderView, request: ResumeRequest) -
             if run.pending.cancel_by is not None and request.action != "abort":
                 why = f"{run.pending.cancel_by} asked to cancel it; `onward cancel {run.id}` does it now"
                 raise wrong_state(run, "resumed", why)
-            return (RunInterrupted(reason="crash", detail=_how_lost(holder_view)),)
+            return (RunInterrupted(reason=CRASH, detail=_how_lost(holder_view)),)
         case RunStatus.WAITING:
             late = woken(run, holder_view.now_us)
             if not late and request.action != "abort" and not _only_prepares(run, request):
@@ -228,8 +228,7 @@ def _how_lost(holder_view: HolderView) -> str:
 
 
 def _why_final(run: Run) -> str:
-    reason = REASONS.get(run.reason)
-    why = reason.says if reason else "it has ended"
+    why = reason_of(run.reason).says or "it has ended"
     if run.status is RunStatus.COMPLETED:
         why = "it has finished"
     return f"{why}; `onward replay {run.id} --from STEP` repeats it from a step, in a fork"
@@ -293,8 +292,7 @@ def _from_node(definition: Definition, run: Run, request: ResumeRequest) -> str 
                 f"the pipeline has no node {request.from_node!r}; it has {', '.join(definition.graph.nodes)}."
             )
         return request.from_node
-    # Continuing after an unmet gate would only reach it again: go back to the gate itself.
-    return run.stopped_step if run.reason == "goal_unmet" else None
+    return run.stopped_step if reason_of(run.reason).continues_at is ContinuesAt.STOPPED else None
 
 
 def _skipped(definition: Definition, run: Run, stopped: OpenStep) -> StepFinished:
@@ -332,14 +330,14 @@ def past_no_way(
 def _check_way(definition: Definition, run: Run, may_retry: bool, now_us: int) -> None:
     """Refuse to continue only to stop at once for the same reason."""
     match plan_branch(definition, run, "", now_us):
-        case Stop((RunFailed(reason="no_way_on", detail=detail),)):
+        case Stop((RunFailed(reason=reason, detail=detail),)) if reason == run.reason:
             raise _refused(run, detail.rstrip("."), may_retry=may_retry)
 
 
 def _refused(run: Run, what: str, *, may_retry: bool) -> Refused:
     again = "run the step again with --retry, " if may_retry else ""
     return Refused(
-        NO_WAY_ON,
+        "no_way_on",
         f"{what}; correct the edges and resume with --accept-changes, {again}continue at another node with "
         f"--from NODE, or fork the run with other values: `onward replay {called(run.id)} "
         "--checkpoint SEQ --set KEY=VALUE`.",

@@ -21,7 +21,7 @@ import msgspec
 
 from onward.machine.catalogue import CATALOGUE
 from onward.machine.decide.calls import doubtful_step
-from onward.machine.lifecycle import is_recoverable, resume_flags
+from onward.machine.reasons import is_at_limit, is_recoverable, resume_flags
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus
 from onward.model.events import Event, RunForked
 from onward.model.gate import GateOpened
@@ -280,7 +280,7 @@ def _flags(run: Run) -> tuple[str, ...]:
 def _raise(run: Run) -> tuple[str, ...]:
     """The flag that raises the limit that stopped the run, if one did."""
     hits = [opened.limit for opened in run.open_steps.values() if opened.limit is not None]
-    if run.reason != "limit" or not hits:
+    if not hits or not is_at_limit(run.reason):
         return ()
     hit = hits[0]
     enough = raised_amount(hit, limit=hit.limit, spent=hit.spent, reserved=hit.reserved)

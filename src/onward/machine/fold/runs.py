@@ -35,6 +35,7 @@ from onward.model.row import with_directory
 from onward.model.run import (
     DEAD_END,
     NOTHING_PENDING,
+    RESTARTED_AS,
     AttemptState,
     Branch,
     Fork,
@@ -261,7 +262,7 @@ def _resumed_step(opened: OpenStep, event: RunResumed, head: int, *, keeps_spent
 def run_completed(run: Run, event: RunCompleted, at_us: int) -> Changes:
     changes = {**_released(None), "ended_at_us": at_us, "pending": NOTHING_PENDING, **_closed(run, event)}
     if event.restarted_as:
-        changes.update(reason="restarted_as", detail=event.restarted_as)
+        changes.update(reason=RESTARTED_AS, detail=event.restarted_as)
         changes["branches"] = {"": replace(run.root, next_node=None)}
     if event.ended_at:
         changes.update(reason=DEAD_END, detail=event.ended_at)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onward.machine.decide.requests import requested_stop
+from onward.machine.reasons import STEP_FAILED
 from onward.model.events import Event, Outcome, RunFailed, StepFinished, StepStarted, Transition
 from onward.model.ids import place, step_id
 from onward.model.run import Frozen, Run
@@ -83,7 +84,7 @@ def stop_with(run: Run, event: Event) -> Stop:
 
 def failed(run: Run, detail: str) -> Stop:
     """Nothing leads on from here. It is the end of a branch, or of the run."""
-    return stop_with(run, RunFailed(reason="step_failed", detail=detail))
+    return stop_with(run, RunFailed(reason=STEP_FAILED, detail=detail))
 
 
 def passed(

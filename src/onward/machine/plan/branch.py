@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from onward.machine import reasons
 from onward.machine.definition import AGENT, CONDITIONAL, EXIT, GATE, MANAGER, START, Definition
 from onward.machine.fold.calls import GATE as HELD_AT_GATE
 from onward.machine.fold.calls import LIMIT, RATE_LIMIT
@@ -33,7 +34,6 @@ from onward.machine.plan.action import (
 )
 from onward.machine.plan.nodes import at_gate, fan_in, fan_out, open_gate, unanswered
 from onward.machine.plan.route import (
-    NO_WAY_ON,
     goal_transition,
     is_stuck,
     last_step,
@@ -79,7 +79,7 @@ def plan_branch(definition: Definition, run: Run, branch_id: str, now_us: int) -
     node = definition.graph.nodes.get(node_id)
     if node is None:
         detail = f"the pipeline no longer has node {node_id!r}; resume with --original or --from"
-        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
+        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
     visits = run.visits.get(place(node_id, branch_id), 0)
     if run.open_steps or run.gates:
         step = step_id(node_id, visits, branch_id)
@@ -105,7 +105,7 @@ def _after_last(definition: Definition, run: Run, branch_id: str) -> Action:
     if onward is not None:
         return Append((StepRouted(step=step, next=onward),))
     detail = why_stuck(definition, run, branch_id)
-    return stop_with(run, RunFailed(reason=NO_WAY_ON, detail=detail, step=step))
+    return stop_with(run, RunFailed(reason=reasons.NO_WAY_ON, detail=detail, step=step))
 
 
 def _end(definition: Definition, run: Run, *, ended_at: str = "") -> Action:
@@ -116,10 +116,10 @@ def _end(definition: Definition, run: Run, *, ended_at: str = "") -> Action:
     back = goal_transition(definition.graph, gate)
     if back is None:
         detail = f"goal gate {gate} ended as {run.outcomes[gate]} and has no retry_target"
-        return stop_with(run, RunFailed(reason="goal_unmet", detail=detail, step=gate))
+        return stop_with(run, RunFailed(reason=reasons.GOAL_UNMET, detail=detail, step=gate))
     if run.reroutes >= definition.max_reroutes:
         detail = f"goal gate {gate} is still unmet after {run.reroutes} redirects (max_reroutes)"
-        return stop_with(run, RunFailed(reason="goal_unmet", detail=detail, step=gate))
+        return stop_with(run, RunFailed(reason=reasons.GOAL_UNMET, detail=detail, step=gate))
     return Append((GoalRedirected(gate=gate, next=back),))
 
 
@@ -127,10 +127,10 @@ def _enter(definition: Definition, run: Run, branch_id: str, node: Node, visits:
     """A node that has not begun: its next visit, after so many."""
     if visits >= definition.max_visits:
         detail = f"node {node.id} was visited {visits} times (max_visits)"
-        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
+        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
     if run.steps_finished >= definition.max_steps:
         detail = f"the run has finished {run.steps_finished} steps (max_steps)"
-        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
+        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
     if definition.restarts and run.branches[branch_id].edge in definition.restarts:
         return restart(definition, run, branch_id, node)
     rule = _RULES.get(definition.kind(node.id))
@@ -156,7 +156,7 @@ def _continue(
                 _started(definition, run, branch_id, node, opened.step, attempt=opened.attempt + 1)
             )
         case AttemptState.FAILED:
-            detail, reason = f"step {opened.step}: {opened.reason}", opened.stop or "step_failed"
+            detail, reason = f"step {opened.step}: {opened.reason}", opened.stop or reasons.STEP_FAILED
             return stop_with(run, RunFailed(reason=reason, detail=detail, step=opened.step))
         case AttemptState.OPEN if opened.token == run.token:
             raise AssertionError(f"{opened.step} is being executed under token {run.token}")
@@ -178,7 +178,7 @@ def _in_doubt(run: Run, opened: OpenStep) -> Action:
         detail = f"step {opened.step} was cut off in {calls}, which must not be repeated blindly"
     if opened.state is AttemptState.INTERRUPTED:
         detail += f": {opened.reason}"
-    return stop_with(run, RunInterrupted(reason="in_doubt", detail=detail))
+    return stop_with(run, RunInterrupted(reason=reasons.IN_DOUBT, detail=detail))
 
 
 def _held(
@@ -192,11 +192,13 @@ def _held(
     is_due = opened.retry_at_us is not None and opened.retry_at_us <= now_us
     if opened.held == RATE_LIMIT and not is_due:
         if opened.retry_at_us is None or opened.holds > HOLDS_MAX:
-            return stop_with(run, RunInterrupted(reason=RATE_LIMIT, detail=opened.reason))
+            return stop_with(run, RunInterrupted(reason=reasons.RATE_LIMIT, detail=opened.reason))
         return Sleep(opened.retry_at_us, opened.step)
     if opened.held == LIMIT and not is_due:
         detail = f"step {opened.step}: {opened.reason}"
-        return stop_with(run, RunInterrupted(reason=LIMIT, detail=detail, wake_at_us=opened.retry_at_us))
+        return stop_with(
+            run, RunInterrupted(reason=reasons.LIMIT, detail=detail, wake_at_us=opened.retry_at_us)
+        )
     return Execute(_started(definition, run, branch_id, node, opened.step, attempt=opened.attempt))
 
 
@@ -258,7 +260,7 @@ def _pass_conditional(definition: Definition, run: Run, branch_id: str, node: No
     came_in = branch.context.get("outcome", StepStatus.SUCCESS.value)
     if came_in not in ROUTED:
         detail = f"the context says outcome={came_in!r}, and {node.id} can route only {', '.join(ROUTED)}"
-        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
+        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
     outcome = Outcome(status=StepStatus(came_in), preferred_label=branch.label)
     onward = next_transition(definition.graph, node.id, outcome, branch.context)
     if came_in == StepStatus.FAIL.value and not definition.graph.outgoing(node.id):
@@ -347,10 +349,10 @@ def restart(definition: Definition, run: Run, branch_id: str, node: Node) -> Act
     """End the run here, unless this is a branch or has happened too often."""
     if branch_id:
         detail = f"the loop_restart edge to {node.id} is inside a parallel branch, which cannot end the run"
-        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
+        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
     if run.restarts >= definition.max_restarts:
         detail = f"loop_restart started {run.restarts} runs in a row (max_restarts)"
-        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
+        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
     # Planning this again after a crash gives the same id, and finds the run that was created.
     step = next_step(run, node.id, branch_id)
     return Restart(node.id, derived_run_id(run.created_at_us, f"{run.id}/{step}"))

@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any
 
 from onward.errors import InvalidInput
+from onward.machine import reasons
 from onward.machine.decide.requests import expiry, has_expired, next_deadline
 from onward.machine.definition import Definition
 from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Append, failed, next_step, passed, stop_with
 from onward.machine.plan.route import (
-    NO_WAY_ON,
     failure_transition,
     next_transition,
     no_edge,
@@ -53,7 +53,7 @@ def open_gate(definition: Definition, run: Run, branch_id: str, node: Node, now_
     try:
         question = question_of(definition.graph, node, _words(branch, node.id), _find(branch, node.id))
     except (ValueError, InvalidInput) as error:
-        return stop_with(run, RunFailed(reason="pipeline_error", detail=str(error)))
+        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=str(error)))
     opened = GateOpened(
         gate=next_step(run, node.id, branch_id),
         node=node.id,
@@ -186,7 +186,7 @@ def _rejected(
         graph, node, context_after(run.branches[branch_id].context, outcome, said, {})
     )
     if onward is None and not branch_id:
-        return stop_with(run, RunFailed(reason="rejected", detail=why, step=gate.gate))
+        return stop_with(run, RunFailed(reason=reasons.REJECTED, detail=why, step=gate.gate))
     return Append((_finished(gate, outcome, said, onward, log),))
 
 
@@ -210,7 +210,7 @@ def fan_out(definition: Definition, run: Run, branch_id: str, node: Node, now_us
     if any(piece.startswith(f"{node.id}#") for piece in branch_id.split("/")):
         # Each branch would open as many again, without end.
         detail = f"a branch of {node.id} leads back to it; route it to the join or to another node"
-        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
+        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
     step = next_step(run, node.id, branch_id)
     edges = _open_edges(definition, run, branch_id, node)
     if not edges:
@@ -236,7 +236,7 @@ def _no_branch(definition: Definition, run: Run, branch_id: str, node: Node, ste
         return passed(run, branch_id, node, OPENING, None)
     said = f"step {step} cannot open a branch"
     detail = no_edge(said, edges, OPENING.status.value, "", _seen_by(run, branch_id, node))
-    return stop_with(run, RunFailed(reason=NO_WAY_ON, detail=detail, step=step))
+    return stop_with(run, RunFailed(reason=reasons.NO_WAY_ON, detail=detail, step=step))
 
 
 def _seen_by(run: Run, branch_id: str, node: Node) -> Mapping[str, Any]:

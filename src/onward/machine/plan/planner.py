@@ -24,6 +24,7 @@ from onward.machine.plan.action import Action, Append, Execute, Merge, Sleep, St
 from onward.machine.plan.branch import has_arrived, plan_branch
 from onward.machine.plan.nodes import RESULTS
 from onward.machine.plan.route import MET, handled_failure, is_stuck
+from onward.machine.reasons import reason_of
 from onward.model.context import OUTCOME, PREFERRED_LABEL, FrozenMap, as_seen, same
 from onward.model.events import (
     NOTHING_MERGED,
@@ -168,7 +169,7 @@ def _plan_opened(definition: Definition, run: Run, branch_id: str, parallel: Par
         return Append((BranchFinished(branch=branch_id, status=status, reason=branch.reason),))
     action = plan_branch(definition, run, branch_id, now_us)
     match action:
-        case Stop((RunFailed(reason="step_failed" | "no_way_on", detail=why),)):
+        case Stop((RunFailed(reason=reason, detail=why),)) if reason_of(reason).ends_branch:
             return Append((BranchFinished(branch=branch_id, status="fail", reason=why),))
         case _:
             return action

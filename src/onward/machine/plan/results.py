@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from onward.machine import reasons
 from onward.machine.definition import Definition, retry_at_us
 from onward.machine.fold.apply import apply
 from onward.machine.fold.calls import RATE_LIMIT
@@ -153,7 +154,7 @@ def _waits(run: Run, until_us: int) -> Event:
         return RunWaiting(wake_at_us=until_us)
     for opened in run.open_steps.values():
         if opened.state is AttemptState.HELD and opened.held == RATE_LIMIT:
-            return RunInterrupted(reason=RATE_LIMIT, detail=opened.reason, wake_at_us=until_us)
+            return RunInterrupted(reason=reasons.RATE_LIMIT, detail=opened.reason, wake_at_us=until_us)
     return RunQueued(why="waits for its next attempt", wake_at_us=until_us)
 
 
@@ -177,7 +178,7 @@ def _without_workspace(run: Run, why: str, has_begun: bool) -> Sequence[Event]:
         for step in never
         if step.token == run.token
     ]
-    stop = stop_with(run, RunFailed(reason="pipeline_error", detail=f"workspace: {why}"))
+    stop = stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=f"workspace: {why}"))
     return (*attempts, *stop.events)
 
 

@@ -145,7 +145,6 @@ def goal_transition(graph: Graph, gate: str) -> Transition | None:
     return None if found is None else Transition(to=found[0], reason="goal_gate")
 
 
-NO_WAY_ON = "no_way_on"
 DETAIL_MAX = 2_000
 EDGES_SHOWN_MAX, VALUES_SHOWN_MAX = 20, 20
 CONDITION_SHOWN_MAX, VALUE_SHOWN_MAX = 100, 40
