@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import StrEnum
+from typing import Annotated, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -24,6 +25,11 @@ from onward.model.call import Reserved, Streamed, Usage
 from onward.model.gate import Choice
 from onward.model.run import DEAD_END, Frozen, RunStatus
 
+T = TypeVar("T")
+FIXED = msgspec.Meta(extra={"is_fixed": True})
+Fixed = Annotated[T, FIXED]
+"""A column that a run is created with and keeps. The others are written whenever its row is."""
+
 
 class RunRow(Frozen, frozen=True, kw_only=True):
     """One run, as lists show it. `owner` names its holder; only a running run has one.
@@ -32,13 +38,17 @@ class RunRow(Frozen, frozen=True, kw_only=True):
     the run that a fork came from, `managed_by` and `managed_step` are the run and the step that manage this
     run, and `restart_of` and `restarted_as` are the runs before and after it in a chain of restarts.
     `tags` is as `tag_column` writes it. `chat` is the conversation that the run was given, if it was.
+
+    Each field is a column of table `run`. This is the only list of them: the stores and their SQL make theirs
+    from it. A new column is a field here, its value in `machine.fold.rows`, and a migration of each database.
+    If every step changes it, `Write` and `run_advance` have it, too.
     """
 
-    id: str
-    display_id: str
-    pipeline: str
+    id: Fixed[str]
+    display_id: Fixed[str]
+    pipeline: Fixed[str]
     pipeline_hash: str
-    path: str | None
+    path: Fixed[str | None]
     status: RunStatus
     reason: str
     detail: str
@@ -49,21 +59,21 @@ class RunRow(Frozen, frozen=True, kw_only=True):
     token: int
     owner: str | None
     wake_at_us: int | None
-    exclusive_key: str | None
-    on_owner_loss: str
-    priority: int
+    exclusive_key: Fixed[str | None]
+    on_owner_loss: Fixed[str]
+    priority: Fixed[int]
     needs: str
-    max_running: int | None
-    parent: str | None
-    parent_seq: int | None
-    managed_by: str | None
-    managed_step: str | None
-    restart_of: str | None
+    max_running: Fixed[int | None]
+    parent: Fixed[str | None]
+    parent_seq: Fixed[int | None]
+    managed_by: Fixed[str | None]
+    managed_step: Fixed[str | None]
+    restart_of: Fixed[str | None]
     restarted_as: str | None
-    tags: str
-    chat: str | None
+    tags: Fixed[str]
+    chat: Fixed[str | None]
     is_dismissed: bool
-    created_at_us: int
+    created_at_us: Fixed[int]
     updated_at_us: int
     ended_at_us: int | None
     head: int

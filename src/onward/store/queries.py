@@ -1,7 +1,10 @@
 """Named queries in `.sql` files, the same names for every database; and the queries of a list.
 
-Each query has a header `-- name --`. `{name}` in a query stands for another query of the file. A list is made
-up of one or more queries, each without the lines that filter by what is not given.
+Each query has a header `-- name --`. `{name}` in a query stands for another query of the file. What names
+`{column}` or `{changing}` is no query but a list: it is repeated for each column of a run's row, or for each
+that can change, with commas between.
+
+A list of runs is made up of one or more queries, each without the lines that filter by what is not given.
 """
 
 from __future__ import annotations
@@ -15,20 +18,37 @@ from typing import Any
 from onward.model.run import RunStatus
 from onward.model.values import tag_pattern
 from onward.store.port.runs import SEARCHED_MAX, GateQuery, RunQuery, lowered
-from onward.store.rows import ROW_FIELDS
+from onward.store.rows import CHANGING_COLUMNS, ROW_FIELDS, RUN_COLUMNS
 
 NO_HOLDERS = "-- Needs no holders: "
 """How a migration begins that a process of an older version would not get along with; behind it, why."""
 _NAMED_PART = re.compile(r"\{([a-z_]+)\}")
+_REPEATED = {"{column}": RUN_COLUMNS, "{changing}": CHANGING_COLUMNS}
 _HEADER = re.compile(r"^-- (?P<name>[a-z_]+) --$", re.MULTILINE)
 
 
 def load_queries(package: str) -> Mapping[str, str]:
     """The queries of `package/queries.sql` by name."""
     text = files(package).joinpath("queries.sql").read_text(encoding="utf-8")
-    parts = _HEADER.split(text)
-    queries = {name: body.strip().rstrip(";") for name, body in zip(parts[1::2], parts[2::2], strict=True)}
-    return {name: _whole(body, queries) for name, body in queries.items()}
+    found = _HEADER.split(text)
+    queries = {name: body.strip().rstrip(";") for name, body in zip(found[1::2], found[2::2], strict=True)}
+    lists = {name: _column_list(body) for name, body in queries.items() if _is_list(body)}
+    parts = queries | lists
+    return {name: _whole(body, parts) for name, body in queries.items() if name not in lists}
+
+
+def _is_list(body: str) -> bool:
+    return any(mark in body for mark in _REPEATED)
+
+
+def _column_list(form: str) -> str:
+    """The form for each column of a run's row, with its name and the type that a server knows it by."""
+    (mark,) = (mark for mark in _REPEATED if mark in form)
+    made = [
+        form.replace(mark, column.name).replace("{type}", "bigint" if column.is_number else "text")
+        for column in _REPEATED[mark]
+    ]
+    return ", ".join(made)
 
 
 def _whole(body: str, queries: Mapping[str, str]) -> str:

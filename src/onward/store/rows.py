@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from types import NoneType
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 import zstandard
 
 from onward.errors import HistoryCorrupt, StoreCorrupt
-from onward.model.row import GateRow, Notification, Offer, RegisteredWorker, RunRow
+from onward.model.row import FIXED, GateRow, Notification, Offer, RegisteredWorker, RunRow
 from onward.model.run import RunStatus
 from onward.store.codec import content_hash
 from onward.store.port.leases import Effect, Holder
@@ -41,8 +42,35 @@ R = TypeVar("R")
 UNLIMITED = 2**62
 IsAlive = Callable[[str, bool], bool]
 """Whether an owner is alive; it is told whether its lease is over."""
-ROW_FIELDS = tuple(field.name for field in msgspec.structs.fields(RunRow))
-_FLAGS = ("recoverable", "is_dismissed")
+
+
+class RunColumn(msgspec.Struct, frozen=True):
+    """A column of table `run`, as its field in `RunRow` declares it: a text or a number."""
+
+    name: str
+    type: type[object]
+    is_optional: bool
+    is_fixed: bool
+
+    @property
+    def is_number(self) -> bool:
+        return issubclass(self.type, int)
+
+
+def _run_column(field: msgspec.structs.FieldInfo) -> RunColumn:
+    declared, *marks = get_args(field.type) if get_origin(field.type) is Annotated else (field.type,)
+    kinds = get_args(declared) or (declared,)
+    (kind,) = (kind for kind in kinds if kind is not NoneType)
+    assert issubclass(kind, int | str), field.name
+    return RunColumn(field.name, kind, NoneType in kinds, FIXED in marks)
+
+
+RUN_COLUMNS = tuple(map(_run_column, msgspec.structs.fields(RunRow)))
+"""The columns that `RunRow` declares. Beside them, a row has those that only the stores use."""
+CHANGING_COLUMNS = tuple(column for column in RUN_COLUMNS if not column.is_fixed)
+ROW_FIELDS = tuple(column.name for column in RUN_COLUMNS)
+_HEAD = ROW_FIELDS.index("head")
+_FLAGS = tuple(column.name for column in RUN_COLUMNS if column.type is bool)
 """Columns that are 0 or 1."""
 _GATE_FIELDS = GateRow.__struct_fields__
 
@@ -69,8 +97,8 @@ def sound(found: Iterable[T], read: Callable[[T], R]) -> list[R]:
 
 
 def row_position(columns: Sequence[Any]) -> Position:
-    """The end of the log, from the columns behind the row's fields."""
-    return position_of(columns[0], columns[len(ROW_FIELDS) - 1], columns[len(ROW_FIELDS)])
+    """The end of the log: its hash is in the column behind the row's fields."""
+    return position_of(columns[0], columns[_HEAD], columns[len(ROW_FIELDS)])
 
 
 def position_of(run_id: str, head: Any, hash_: Any) -> Position:

@@ -57,8 +57,8 @@ SUBSCRIBED = "2201E"  # the logarithm of zero of subscriber_any
 # Each length is a statement of its own on the server; a longer write is rare enough to go as arrays.
 ALONE_EVENTS_MAX = 8
 _NUMBERS = (
-    *("recoverable", "is_dismissed", "steps_finished", "token", "wake_at_us", "parent_seq", "created_at_us"),
-    *("updated_at_us", "ended_at_us", "head", "after", "held_token", "priority", "max_running", "at_us"),
+    *(column.name for column in rows.RUN_COLUMNS if column.is_number),
+    *("after", "held_token", "at_us"),
 )
 ARRAYS: Mapping[str, Callable[[Sequence[Any]], bytes]] = {
     **dict.fromkeys(_NUMBERS, numbers),

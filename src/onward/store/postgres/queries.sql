@@ -17,25 +17,34 @@ VALUES (:number, :name, (extract(epoch FROM clock_timestamp()) * 1000000)::bigin
 SELECT name || '/' || current_database(), unmarked_until_us
 FROM identity;
 
+-- run_columns --
+{column}
+
+-- run_values --
+:{column}::{type}
+
+-- run_arrays --
+:{column}::{type}[]
+
+-- changing_columns --
+{changing}
+
+-- changing_values --
+:{changing}::{type}
+
+-- changing_arrays --
+:{changing}::{type}[]
+
+-- run_changes --
+{changing} = step.{changing}
+
 -- run_insert --
 -- Differs because one statement makes all runs of a group, each with its first events and its append id.
 WITH step AS (
     SELECT *
     FROM unnest(
-        :id::text[], :display_id::text[], :pipeline::text[], :pipeline_hash::text[], :path::text[],
-        :status::text[], :reason::text[], :detail::text[], :recoverable::bigint[], :next_node::text[],
-        :doubtful::text[], :steps_finished::bigint[], :token::bigint[], :owner::text[], :wake_at_us::bigint[],
-        :exclusive_key::text[], :on_owner_loss::text[], :priority::bigint[], :needs::text[],
-        :max_running::bigint[], :parent::text[], :parent_seq::bigint[], :managed_by::text[],
-        :managed_step::text[], :restart_of::text[], :restarted_as::text[], :tags::text[],
-        :chat::text[], :is_dismissed::bigint[], :created_at_us::bigint[], :updated_at_us::bigint[], :ended_at_us::bigint[], :head::bigint[],
-        :hash::bytea[], :parent_hash::bytea[], :append_id::text[], :at_us::bigint[]
-    ) AS step (
-        id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-        doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat, is_dismissed,
-        created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, append_id, at_us
-    )
+        {run_arrays}, :hash::bytea[], :parent_hash::bytea[], :append_id::text[], :at_us::bigint[]
+    ) AS step ({run_columns}, hash, parent_hash, append_id, at_us)
 ),
 {run_inserted};
 
@@ -44,36 +53,16 @@ WITH step AS (
 WITH step AS (
     SELECT *
     FROM (VALUES (
-        :id::text, :display_id::text, :pipeline::text, :pipeline_hash::text, :path::text,
-        :status::text, :reason::text, :detail::text, :recoverable::bigint, :next_node::text,
-        :doubtful::text, :steps_finished::bigint, :token::bigint, :owner::text, :wake_at_us::bigint,
-        :exclusive_key::text, :on_owner_loss::text, :priority::bigint, :needs::text,
-        :max_running::bigint, :parent::text, :parent_seq::bigint, :managed_by::text,
-        :managed_step::text, :restart_of::text, :restarted_as::text, :tags::text,
-        :chat::text, :is_dismissed::bigint, :created_at_us::bigint, :updated_at_us::bigint, :ended_at_us::bigint, :head::bigint,
-        :hash::bytea, :parent_hash::bytea, :append_id::text, :at_us::bigint
-    )) AS step (
-        id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-        doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat, is_dismissed,
-        created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, append_id, at_us
-    )
+        {run_values}, :hash::bytea, :parent_hash::bytea, :append_id::text, :at_us::bigint
+    )) AS step ({run_columns}, hash, parent_hash, append_id, at_us)
 ),
 {run_inserted};
 
 -- run_inserted --
 -- A part: makes the runs of `step`, with their events and append ids.
 moved AS (
-    INSERT INTO run (
-        id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-        doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat, is_dismissed,
-        created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us, due_at_us
-    )
-    SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-        doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat, is_dismissed,
-        created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash,
+    INSERT INTO run ({run_columns}, hash, parent_hash, lease_until_us, due_at_us)
+    SELECT {run_columns}, hash, parent_hash,
         CASE
             WHEN owner IS NOT NULL
             THEN coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + :lease_us
@@ -168,15 +157,8 @@ WITH step AS (
     SELECT *
     FROM unnest(
         :id::text[], :after::bigint[], :after_hash::bytea[], :held_token::bigint[], :held_owner::text[],
-        :pipeline_hash::text[], :status::text[], :reason::text[], :detail::text[], :recoverable::bigint[],
-        :next_node::text[], :doubtful::text[], :steps_finished::bigint[], :token::bigint[], :owner::text[],
-        :wake_at_us::bigint[], :updated_at_us::bigint[], :ended_at_us::bigint[], :restarted_as::text[],
-        :is_dismissed::bigint[], :needs::text[], :head::bigint[], :hash::bytea[], :append_id::text[], :at_us::bigint[]
-    ) AS step (
-        id, after, after_hash, held_token, held_owner, pipeline_hash, status, reason, detail, recoverable,
-        next_node, doubtful, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, restarted_as,
-        is_dismissed, needs, head, hash, append_id, at_us
-    )
+        {changing_arrays}, :hash::bytea[], :append_id::text[], :at_us::bigint[]
+    ) AS step (id, after, after_hash, held_token, held_owner, {changing_columns}, hash, append_id, at_us)
 ),
 locked AS (
     {run_lock}
@@ -194,15 +176,8 @@ WITH step AS (
     SELECT *
     FROM (VALUES (
         :id::text, :after::bigint, :after_hash::bytea, :held_token::bigint, :held_owner::text,
-        :pipeline_hash::text, :status::text, :reason::text, :detail::text, :recoverable::bigint,
-        :next_node::text, :doubtful::text, :steps_finished::bigint, :token::bigint, :owner::text,
-        :wake_at_us::bigint, :updated_at_us::bigint, :ended_at_us::bigint, :restarted_as::text,
-        :is_dismissed::bigint, :needs::text, :head::bigint, :hash::bytea, :append_id::text, :at_us::bigint
-    )) AS step (
-        id, after, after_hash, held_token, held_owner, pipeline_hash, status, reason, detail, recoverable,
-        next_node, doubtful, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, restarted_as,
-        is_dismissed, needs, head, hash, append_id, at_us
-    )
+        {changing_values}, :hash::bytea, :append_id::text, :at_us::bigint
+    )) AS step (id, after, after_hash, held_token, held_owner, {changing_columns}, hash, append_id, at_us)
 ),
 moved AS (
     {run_change}
@@ -213,12 +188,7 @@ moved AS (
 -- run_change --
 -- A part: changes the runs of `step` that are where their writers think, under the leases that they have.
 UPDATE run
-    SET pipeline_hash = step.pipeline_hash, status = step.status, reason = step.reason, detail = step.detail,
-        recoverable = step.recoverable, next_node = step.next_node, doubtful = step.doubtful,
-        steps_finished = step.steps_finished, token = step.token, owner = step.owner, wake_at_us = step.wake_at_us,
-        updated_at_us = step.updated_at_us, ended_at_us = step.ended_at_us,
-        restarted_as = step.restarted_as, is_dismissed = step.is_dismissed, needs = step.needs, head = step.head,
-        hash = step.hash,
+    SET {run_changes}, hash = step.hash,
         lease_until_us = CASE
             WHEN step.owner IS NULL THEN NULL
             WHEN step.token = run.token THEN run.lease_until_us
@@ -388,10 +358,7 @@ FROM blob
 WHERE hash = :hash;
 
 -- run_get --
-SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat, is_dismissed,
-    created_at_us, updated_at_us, ended_at_us, head, hash,
+SELECT {run_columns}, hash,
     coalesce(due_at_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM run
@@ -419,10 +386,7 @@ LIMIT 20;
 -- Without the lines whose filter is not given. Differs because an index holds the first 200 characters of a name. The
 -- rest is compared in a CASE: of two plain comparisons the planner would think that both were rarely true.
 -- A list of completed runs has a line of its own only because SQLite needs one.
-SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat, is_dismissed,
-    created_at_us, updated_at_us, ended_at_us, head, hash,
+SELECT {run_columns}, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM run
 WHERE true
@@ -857,10 +821,7 @@ WHERE pipeline = :pipeline AND owner IS NOT NULL AND status = 'running';
 
 -- run_held --
 -- In no order: one by the id could be had by reading every run there ever was, and some plans would.
-SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat, is_dismissed,
-    created_at_us, updated_at_us, ended_at_us, head, hash,
+SELECT {run_columns}, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM run
 WHERE owner IS NOT NULL;

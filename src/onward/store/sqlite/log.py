@@ -7,6 +7,7 @@ begin and end with the events of their calls, in the transaction of these events
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 import apsw
 import msgspec
@@ -175,6 +176,7 @@ Rows = list[tuple[object, ...]]
 _RUN_INSERT, _RUN_UPDATE = compact(QUERIES["run_insert"]), compact(QUERIES["run_update"])
 _RUN_ADVANCE, _PLACE_LOCK = compact(QUERIES["run_advance"]), compact(QUERIES["place_lock"])
 _EVENT_INSERT, _BLOB_HOLD = compact(QUERIES["event_insert"]), compact(QUERIES["blob_hold"])
+_CHANGING = attrgetter(*(column.name for column in rows.CHANGING_COLUMNS))
 
 
 class _GroupRows(msgspec.Struct):
@@ -346,14 +348,10 @@ def _all_columns(write: Write) -> tuple[object, ...]:
 
 
 def _changed_columns(write: Write) -> tuple[object, ...]:
-    """The columns that can change while a run lives."""
+    """The columns that can change while a run lives, and behind them the hash."""
     row = write.row
     assert row is not None
-    return (
-        row.pipeline_hash, row.status, row.reason, row.detail, row.recoverable, row.next_node, row.doubtful,
-        row.steps_finished, row.token, row.owner, row.wake_at_us, row.updated_at_us, row.ended_at_us,
-        row.restarted_as, row.is_dismissed, row.needs, *write.head,
-    )  # fmt: skip
+    return *_CHANGING(row), write.head.hash
 
 
 def _without_parent(db: apsw.Connection, write: Write, later: _GroupRows) -> Exception | None:

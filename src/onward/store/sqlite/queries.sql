@@ -17,18 +17,19 @@ VALUES (:number, :name, CAST(unixepoch('subsec') * 1000000 AS INTEGER));
 SELECT name, unmarked_until_us
 FROM identity;
 
+-- run_columns --
+{column}
+
+-- run_values --
+:{column}
+
+-- run_changes --
+{changing} = :{changing}
+
 -- run_insert --
-INSERT INTO run (
-    id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat,
-    is_dismissed, created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us, due_at_us
-)
+INSERT INTO run ({run_columns}, hash, parent_hash, lease_until_us, due_at_us)
 VALUES (
-    :id, :display_id, :pipeline, :pipeline_hash, :path, :status, :reason, :detail, :recoverable, :next_node,
-    :doubtful, :steps_finished, :token, :owner, :wake_at_us, :exclusive_key, :on_owner_loss, :priority,
-    :needs, :max_running, :parent, :parent_seq, :managed_by, :managed_step, :restart_of, :restarted_as, :tags,
-    :chat, :is_dismissed, :created_at_us, :updated_at_us, :ended_at_us, :head, :hash, :parent_hash,
+    {run_values}, :hash, :parent_hash,
     CASE WHEN :owner IS NOT NULL THEN coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us END,
     coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :wake_at_us - :at_us
 )
@@ -41,10 +42,7 @@ WHERE id = ? AND head = ? AND hash = ? AND token = ? AND owner IS ?;
 
 -- run_update --
 UPDATE run
-SET pipeline_hash = :pipeline_hash, status = :status, reason = :reason, detail = :detail,
-    recoverable = :recoverable, next_node = :next_node, doubtful = :doubtful, steps_finished = :steps_finished,
-    token = :token, owner = :owner, wake_at_us = :wake_at_us, updated_at_us = :updated_at_us, ended_at_us = :ended_at_us,
-    restarted_as = :restarted_as, is_dismissed = :is_dismissed, needs = :needs, head = :head, hash = :hash,
+SET {run_changes}, hash = :hash,
     lease_until_us = CASE
         WHEN :owner IS NULL THEN NULL
         WHEN :token = token THEN lease_until_us
@@ -142,10 +140,7 @@ FROM blob
 WHERE hash = ?;
 
 -- run_get --
-SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat,
-    is_dismissed, created_at_us, updated_at_us, ended_at_us, head, hash,
+SELECT {run_columns}, hash,
     coalesce(due_at_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM run
@@ -172,10 +167,7 @@ LIMIT 20;
 -- run_list --
 -- Without the lines whose filter is not given. Differs because LIKE does not tell upper from lower case here, and because SQLite
 -- uses an index without completed runs only if the query says that it wants none.
-SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat,
-    is_dismissed, created_at_us, updated_at_us, ended_at_us, head, hash,
+SELECT {run_columns}, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM run
 WHERE true
@@ -533,10 +525,7 @@ WHERE pipeline = :pipeline AND owner IS NOT NULL AND status = 'running' AND stat
 
 -- run_held --
 -- In no order: one by the id could be had by reading every run there ever was, and some plans would.
-SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat,
-    is_dismissed, created_at_us, updated_at_us, ended_at_us, head, hash,
+SELECT {run_columns}, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM run
 WHERE owner IS NOT NULL;
