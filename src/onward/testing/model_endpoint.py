@@ -45,7 +45,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The beginning of the answer that came with it, of which the rest is asked for."""
     status: int = 0
     sent: int = 0
-    """How many pieces of the reply were sent."""
+    """How many events of the reply were sent: its pieces, and what begins and ends it."""
     is_whole: bool = False
 
 
@@ -66,13 +66,17 @@ class RequestLedger:
         self._entries[entry.number] = entry
         if self._path is not None:
             line = msgspec.json.encode(entry) + b"\n"
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            descriptor = _open_ledger(self._path)
             try:
                 os.write(descriptor, line)
             finally:
                 os.close(descriptor)
         if self._told is not None:
             self._told(entry)
+
+
+def _open_ledger(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
 def read_ledger(path: str) -> list[LedgerEntry]:
@@ -86,6 +90,7 @@ def read_ledger(path: str) -> list[LedgerEntry]:
 
 
 HEAD_BYTES_MAX = 64 * 1024
+PORT_MAX = 65_535
 END = b"0\r\n\r\n"
 
 
@@ -284,24 +289,45 @@ async def _serve(script: ModelScript, ledger: RequestLedger, port: int) -> None:
         await stopped.wait()
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; write a number from 0 to {PORT_MAX}")
+    return int(text)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m onward.testing.model_endpoint",
+        description="Run a model for tests on 127.0.0.1 until Ctrl-C, and print its address: set "
+        "OPENAI_BASE_URL, ANTHROPIC_BASE_URL or GOOGLE_GEMINI_BASE_URL to it. "
+        "docs/testing.md describes the script.",
+    )
+    parser.add_argument(
+        "script", nargs="?", help="a JSON file; without one, the model repeats what it is told"
+    )
+    parser.add_argument(
+        "--ledger", metavar="FILE", help="add every request to this file, a JSON object a line"
+    )
+    parser.add_argument("--port", type=_port, default=0, help="the port to listen at; without it, a free one")
+    return parser.parse_args()
+
+
 def main() -> int:
     """Serve until SIGINT or SIGTERM."""
-    parser = argparse.ArgumentParser(prog="python -m onward.testing.model_endpoint", description=__doc__)
-    parser.add_argument("script", nargs="?", help="a JSON file; without one, every answer is an echo")
-    parser.add_argument("--ledger", help="the file to which every request is added")
-    parser.add_argument("--port", type=int, default=0, help="0: a free one, which is printed")
-    given = parser.parse_args()
+    given, script = _options(), ModelScript()
     try:
-        script = ModelScript()
         if given.script is not None:
             with open(given.script, "rb") as file:
                 script = read_script(file.read(), where=given.script)
+        if given.ledger is not None:
+            os.close(_open_ledger(given.ledger))  # what cannot be written is told now, not at a request
         asyncio.run(_serve(script, RequestLedger(given.ledger), given.port))
     except InvalidInput as error:
         print(error, file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"cannot serve: {error.filename or ''} {error.strerror}.", file=sys.stderr)
+        what = f"cannot open {error.filename}" if error.filename else "cannot serve"
+        print(f"{what}: {error.strerror}.", file=sys.stderr)
         return 1
     return 0
 

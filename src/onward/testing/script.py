@@ -5,7 +5,7 @@
      "default": {"text": "Yes."}}
 
 The first rule that fits a request gives the reply; without one, the default does, and without a default the
-model repeats what it was told, so that a pipeline of any shape runs.
+model repeats what it was told, so that a pipeline of any shape runs. `docs/testing.md` has every field.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from onward.errors import InvalidInput
 
 CHARACTERS_PER_TOKEN = 4
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+HttpStatus = Annotated[int, msgspec.Meta(ge=200, le=599)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 
@@ -60,12 +62,12 @@ class ScriptedReply(_Closed, frozen=True):
     """Whether `[DONE]` ends the stream."""
     is_whole_json: bool = False
     """Whether the endpoint answers in one JSON object, as if streaming were unknown to it."""
-    status: int = 200
+    status: HttpStatus = 200
     retry_after: str = ""
     body: str | None = None
     """The body of an error; None: one as OpenAI's."""
     content_type: str = "application/json"
-    break_after: int | None = None
+    break_after: Count | None = None
     """How many pieces come before `break_with`."""
     break_with: Literal["cut", "stall", "malformed", "error", "html"] = "cut"
 

@@ -78,6 +78,14 @@ class ScriptedModel:
     async def close(self) -> None:
         """As the port says: there is nothing to drop."""
 
+    def full_name(self, model: str = "", *, provider: str = "") -> str:
+        """`provider:model` for what a node says; there is every model, so an agent step can ask this one."""
+        return model if ":" in model else f"{provider or 'openai'}:{model or 'scripted'}"
+
+    def takes_prefix(self, model: str) -> bool:
+        """Whether an answer that broke off can be continued: each reply says so itself (`continues`)."""
+        return True
+
     def _finished(
         self, request: ModelRequest, asked: AskedModel, reply: ScriptedReply, act: Played, request_id: str
     ) -> Finished:
