@@ -265,3 +265,15 @@ async def test_the_newest_messages_of_a_chat_are_listed_in_their_order(store: St
         await said(store, id, chat)
     newest = MessageQuery(chat="a", is_newest=True, limit=2)
     assert [one.id for one in await store.messages.list(newest)] == ["three", "four"]
+
+
+async def test_a_message_that_began_its_run_begins_no_other_for_whoever_knows_that(store: Store) -> None:
+    await said(store, "m1")
+    assert await store.intakes.begin("m1", seen="", turn=0, run_id="r1", reading="{}")
+    assert not await store.intakes.begin("m1", seen="{}", turn=1, run_id="r2", reading="two")
+    assert not await store.intakes.note("m1", seen="{}", behind="r2", reading="two")
+    found = await store.intakes.find("m1")
+    assert found is not None
+    assert (found.state, found.run_id, found.reading, found.behind) == (STARTING, "r1", "{}", "")
+    await said(store, "m2")
+    assert await store.intakes.begin("m2", seen="", turn=1, run_id="r2", reading="{}")

@@ -200,3 +200,23 @@ async def test_what_a_user_says_stands_whole_at_the_end_of_the_chat(store: Store
     assert heard_last == Reset(position=3, message="u1", role=Role.USER, state=state, parts=parts)
     assert await other.messages.positions(["talk"]) == {"talk": 3}
     assert await store.messages.content("u1") == parts
+
+
+async def test_a_run_that_is_created_again_does_not_repeat_what_its_chat_kept(store: Store) -> None:
+    """A run of the same id has messages of the same ids, and a chat keeps those of a run that was deleted."""
+    draft = await speaking(store, run_id="again", chat="talk")
+    await store.messages.flush([growth(draft, "kept", chat="talk")], 1)
+    draft = await appended(store, draft, answered())
+    over = await requested(store, draft, STOPPED, RunCancelled(reason="user"))
+    kin = Kin(id=over.id, head=over.position.seq, status=over.run.status)
+    assert await store.retention.delete([kin]) == [over.id]
+    before = await store.messages.positions(["talk"])
+    await speaking(store, run_id="again", chat="talk")
+    assert await store.messages.positions(["talk"]) == before
+    (message,) = await store.messages.list(MessageQuery(chat="talk"))
+    assert message.state is MessageState.COMPLETE
+    assert await store.messages.content(message.id) == ((TEXT, "kept"),)
+
+
+async def test_a_message_that_is_not_there_has_no_content(store: Store) -> None:
+    assert await store.messages.content("nowhere") is None

@@ -193,7 +193,7 @@ def as_command(key: str, result: EffectResult) -> CommandResult:
             return result
         case SettledResult(text=text):
             return CommandResult(exit_code=0, stdout=text)
-        case FunctionResult():
+        case _:
             raise InvalidInput(
                 f"effect {key!r} was run by a Python function, not by a command; use another key."
             )
@@ -208,7 +208,7 @@ def as_value(key: str, result: EffectResult) -> Any:
             return result.value
         case SettledResult(text=text):
             return _json_or_text(text)
-        case CommandResult():
+        case _:
             raise InvalidInput(
                 f"effect {key!r} was run by a command, not by a Python function; use another key."
             )
