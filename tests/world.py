@@ -30,6 +30,8 @@ from onward.read.lookup import completed_of, read_checkpoints
 from onward.read.verify import verify_run
 from onward.read.view import view_row
 from onward.redact.redactor import NOTHING_SECRET, Redactor
+from onward.replies.runs import RunListed
+from onward.replies.steps import Checkpoint
 from onward.store.codec import unseal
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.log import StoredEvent
@@ -107,10 +109,10 @@ class Process:
         while step not in await self.completed(run_id):  # noqa: ASYNC110 - another task appends it
             await asyncio.sleep(0)
 
-    async def checkpoints(self, run_id: str = "run") -> list[dict[str, Any]]:
+    async def checkpoints(self, run_id: str = "run") -> list[Checkpoint]:
         return [checkpoint async for checkpoint in read_checkpoints(self.store.log, run_id)]
 
-    async def shown(self, run_id: str = "run") -> dict[str, Any]:
+    async def shown(self, run_id: str = "run") -> RunListed:
         """The run as `onward status` shows it."""
         (listed,) = await self.store.runs.find(run_id)
         return view_row(listed.row, listed.holder)

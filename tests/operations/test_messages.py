@@ -11,9 +11,9 @@ from onward.model.chat import chat_of_run
 from onward.model.events import AttemptInterrupted, RunCancelled
 from onward.operations.local.chats import LocalMessages
 from onward.operations.local.operations import LocalOperations
-from onward.operations.replies.chats import MessagePiece, MessageShown
 from onward.operations.requests import ListMessages, ReadMessages, SendMessage
 from onward.redact.redactor import Redactor
+from onward.replies.chats import MessagePiece, MessageShown
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
 from tests.conformance.drafts import Draft, requested

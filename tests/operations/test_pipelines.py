@@ -17,7 +17,6 @@ from onward.model.run import Run, RunStatus
 from onward.operations.here.database import check_installation
 from onward.operations.local.operations import LocalOperations
 from onward.operations.local.submit import terms_of
-from onward.operations.replies.database import PipelineAdded
 from onward.operations.requests import (
     AddPipeline,
     EnablePipeline,
@@ -29,6 +28,7 @@ from onward.operations.requests import (
     SubmitRun,
     SubmitRuns,
 )
+from onward.replies.database import PipelineAdded
 from onward.store.memory.adapter import MemoryStore
 from tests.world import Process, World, line
 

@@ -2,46 +2,72 @@
 
 from __future__ import annotations
 
-import types
-import typing
-from typing import Any, get_args, get_origin, get_type_hints
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
 
+from onward.agents.prices import read_prices
+from onward.agents.step.handler import AgentHandler
 from onward.errors import NotificationNotFound
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
 from onward.model.row import NotificationKind
 from onward.operations import protocol
 from onward.operations.local.operations import LocalOperations
-from onward.operations.replies import database, runs, steps
-from onward.operations.replies.database import LimitChanged, LimitList, UsageList
 from onward.operations.requests import (
+    AddPipeline,
+    AnswerGate,
+    CancelRun,
+    DismissRun,
     DrawRun,
+    EnablePipeline,
     ForgetEffect,
+    ForkRun,
     GetArtifact,
     GetEffect,
+    GetPipeline,
     GetRun,
+    GetStats,
     GetUsage,
     ListArtifacts,
+    ListCalls,
+    ListChats,
     ListCheckpoints,
     ListGates,
     ListLimits,
+    ListMessages,
     ListNotifications,
+    ListPipelines,
     ListRuns,
     ListWorkers,
+    PauseRun,
     PreviewResume,
+    ReadEvents,
+    ReadMessages,
     RecoverRuns,
+    RemovePipeline,
+    Request,
     ResetLimits,
     ResumeRun,
     RetryNotification,
     RunGates,
+    SendMessage,
     SetLimit,
+    SettleEffect,
+    ShowChat,
     ShowRun,
     ShowStep,
+    SteerRun,
     SubmitRun,
+    SubmitRuns,
 )
+from onward.replies import chats, database, runs, steps
+from onward.replies.database import LimitChanged, LimitList, UsageList
+from onward.testing.clock import ManualClock, SeededDice
+from tests.agents.test_agent_step import NAME, model
 from tests.conformance.limits import begun, ended, used, working
 from tests.engine.test_resume_doors import crashed
 from tests.test_pause import GATED
@@ -54,23 +80,9 @@ SPLIT = """digraph split {
 }"""
 
 
-def check(value: Any, kind: Any, at: str = "reply") -> None:
-    """Compare a reply with its type, key by key."""
-    if get_origin(kind) is types.UnionType:
-        (kind,) = [one for one in get_args(kind) if one is not type(None)] if value is not None else [None]
-    if typing.is_typeddict(kind):
-        hints = get_type_hints(kind, include_extras=True)
-        assert value.keys() <= hints.keys(), at
-        for key, hint in hints.items():
-            if get_origin(hint) is not typing.NotRequired:
-                check(value[key], hint, f"{at}.{key}")
-            elif key in value:
-                check(value[key], get_args(hint)[0], f"{at}.{key}")
-    elif get_origin(kind) is list:
-        for number, one in enumerate(value):
-            check(one, get_args(kind)[0], f"{at}[{number}]")
-    else:
-        msgspec.convert(value, kind)
+def check(value: Any, kind: Any) -> None:
+    """Compare a reply with its type: conversion refuses what is missing or wrong, and drops what is more."""
+    assert msgspec.convert(value, kind) == value
 
 
 @pytest.mark.parametrize("source", [line("a", "b"), GATED, SPLIT])
@@ -104,7 +116,7 @@ async def test_every_reply_about_a_decision_is_what_its_type_says(world: World) 
     recovered = await operations.decide.recover_runs(RecoverRuns())
     check(recovered, database.Recovered)
     assert [run["id"] for run in recovered["interrupted"]] == ["run"]
-    check(await operations.decide.resume_run(ResumeRun(run="run")), runs.Resumed)
+    check(await operations.decide.resume_run(ResumeRun(run="run")), runs.RunWithNotice)
     check(await operations.start.submit_run(SubmitRun(source=line("a"))), runs.Submitted)
 
 
@@ -163,20 +175,132 @@ async def test_every_reply_about_notifications_is_what_its_type_says(world: Worl
         await operations.notifications.retry_notification(RetryNotification(id="nothing"))
 
 
-def test_every_request_and_every_reply_can_be_described() -> None:
-    """What a page about them is made from: a schema for each method's request and reply."""
-    described = 0
-    groups = (
-        protocol.ListOperations,
-        protocol.LookOperations,
-        protocol.DecideOperations,
-        protocol.EffectOperations,
-        protocol.StartOperations,
-    )
-    for group in (*groups, protocol.NotificationOperations):
-        for name, method in vars(group).items():
-            if not name.startswith("_"):
-                hints = get_type_hints(method)
-                for hint in (hints["request"], *(get_args(hints["return"]) or (hints["return"],))):
-                    described += bool(msgspec.json.schema(hint))
-    assert described >= 50
+class Method(NamedTuple):
+    """One method of the protocol: where it is, what it takes, and what it replies, or what each item is."""
+
+    group: str
+    name: str
+    request: Any
+    reply: Any
+    is_stream: bool
+
+
+def methods() -> list[Method]:
+    """Every method of every group."""
+    found = []
+    for group, accessor in vars(protocol.Operations).items():
+        if isinstance(accessor, property):
+            for name, method in vars(get_type_hints(accessor.fget)["return"]).items():
+                if not name.startswith("_"):
+                    hints = get_type_hints(method)
+                    reply = hints["return"]
+                    is_stream = get_origin(reply) in (AsyncGenerator, AsyncIterator)
+                    item = get_args(reply)[0] if is_stream else reply
+                    found.append(Method(group, name, hints["request"], item, is_stream))
+    return found
+
+
+def test_every_request_and_every_reply_has_a_json_schema() -> None:
+    """What a server describes itself with: all of them together, each object once."""
+    every = methods()
+    assert len(every) >= 45
+    assert all(msgspec.json.schema_components([one.request for one in every])[0])
+    schemas, components = msgspec.json.schema_components([one.reply for one in every])
+    assert all(schemas)
+    assert all(one["type"] == "object" and one["description"] for one in components.values())
+    # Of two with the same name, both would be called by their modules.
+    assert [name for name in components if not name.isidentifier()] == []
+    shared = {**vars(chats), **vars(database), **vars(runs), **vars(steps)}
+    assert [name for name in components if name not in shared] == [], "a shape outside replies/"
+
+
+async def answer(operations: LocalOperations, request: Request) -> list[Any]:
+    """What every method answers that takes this request; each reply is of its type."""
+    replies = []
+    for one in methods():
+        if one.request is type(request):
+            reply = getattr(getattr(operations, one.group), one.name)(request)
+            found = [item async for item in reply] if one.is_stream else [await reply]
+            for value in found:
+                check(value, one.reply)
+            replies += found
+    return replies
+
+
+ASKED: Sequence[Request] = (
+    AddPipeline(source=line("a"), name="one"),
+    EnablePipeline(name="one", version=1),
+    GetPipeline(name="one"),
+    ListPipelines(),
+    SubmitRun(source=line("a"), run_id="queued", tags=("tagged",)),
+    SubmitRuns(runs=(SubmitRun(pipeline="one", run_id="first"), SubmitRun(pipeline="one", run_id="second"))),
+    ListRuns(completed=True),
+    GetStats(),
+    ListWorkers(),
+    GetRun(run="asks"),
+    ShowRun(run="done"),
+    ShowStep(run="done", step="keep"),
+    ShowStep(run="done", step="say"),
+    ReadEvents(run="done"),
+    ReadEvents(run="done", dialect=True),
+    ListCheckpoints(run="done"),
+    ListArtifacts(run="done"),
+    GetArtifact(run="done", id="text"),
+    GetArtifact(run="done", id="bytes"),
+    ListCalls(run="done"),
+    DrawRun(run="done"),
+    ListMessages(of="done"),
+    ReadMessages(of="done"),
+    GetUsage(by="model"),
+    SetLimit(scope="run/done", measure="tokens", value=70),
+    ListLimits(),
+    ResetLimits(scope="run/done"),
+    ListGates(),
+    RunGates(run="asks"),
+    AnswerGate(run="asks", choice="yes"),
+    ForkRun(run="done", checkpoint=1, run_id="fork"),
+    ShowRun(run="done"),
+    SteerRun(run="queued", text="quickly"),
+    PauseRun(run="queued"),
+    PreviewResume(run="queued"),
+    ResumeRun(run="queued"),
+    PauseRun(run="first"),
+    DismissRun(run="first"),
+    CancelRun(run="first"),
+    RecoverRuns(),
+    SendMessage(chat="talk", text="hello", pipeline="one"),
+    ListChats(),
+    ShowChat(chat="talk"),
+    RemovePipeline(name="one"),
+    GetEffect(key="never"),
+    GetEffect(key="doubt"),
+    SettleEffect(key="doubt", text="done"),
+    GetEffect(key="doubt"),
+    ForgetEffect(key="doubt"),
+    ListNotifications(),
+)
+
+
+async def test_every_operation_replies_what_its_type_says(world: World) -> None:
+    async def store(step: StepContext) -> None:
+        step.artifacts.store("text", "a text", "words")
+        step.artifacts.store("bytes", "some bytes", b"\xff")
+
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    prices = read_prices({NAME: {"input": 1, "output": 2}})
+    agent = AgentHandler(model(), prices, ManualClock(), SeededDice(1))
+    process = await world.process(handlers={"codergen": agent, "keep": FunctionHandler(store)})
+    await process.store.outbox.subscribe("notify", tuple(NotificationKind), for_us=10**9)
+    await process.start(line("keep", "say", keep="type=keep"), "done")
+    await process.start(GATED, "asks")
+    with pytest.raises(asyncio.CancelledError):
+        await process.engine.effect("doubt", cancelled)
+    operations = LocalOperations(process.engine, process.clock)
+    for request in ASKED:
+        assert await answer(operations, request), request
+    told = (await operations.notifications.list_notifications(ListNotifications()))["notifications"]
+    retried = RetryNotification(id=told[0]["id"])
+    assert await answer(operations, retried)
+    assert {type(one) for one in (*ASKED, retried)} == {one.request for one in methods()}

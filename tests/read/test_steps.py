@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from onward.model.events import RunForked
 from onward.read.log import Projection
 from onward.read.view import view_steps
+from onward.replies.steps import StepShown
 from tests.machine.play import Play
 
 FAN = """fan [shape=component]; join [shape=tripleoctagon]; ask [shape=hexagon]; b [prompt="do"]
@@ -15,7 +14,7 @@ FAN = """fan [shape=component]; join [shape=tripleoctagon]; ask [shape=hexagon];
 FORKED = RunForked(parent="p", parent_seq=6, parent_hash="h", by="me")
 
 
-def viewed(play: Play, *, is_held: bool) -> list[dict[str, Any]]:
+def viewed(play: Play, *, is_held: bool) -> list[StepShown]:
     log = Projection()
     for event, at_us, _ in play.log:
         log.apply(event, at_us=at_us)

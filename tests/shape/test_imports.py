@@ -72,7 +72,8 @@ LAYERS: dict[str, list[str]] = {
     ],
     "agents.model": ["errors", "machine.reasons"],  # the port: values and pure functions
     "machine": ["pipeline", "model", "errors"],
-    "draw": ["machine.reasons", "pipeline", "model", "read.log"],
+    "replies": [],  # the shapes of replies, with no code: whatever computes one says which it is
+    "draw": ["machine.reasons", "pipeline", "model", "read.log", "replies"],
     "store": ["model", "errors", "clock", "host", "threads"],
     "handlers": [
         *("model", "errors", "clock", "pipeline.graph", "process", "threads"),
@@ -87,15 +88,15 @@ LAYERS: dict[str, list[str]] = {
     "receipts": ["machine", "pipeline", "model", "errors", "clock", "read.log"],
     "workspace": ["model", "errors"],
     "observe": [
-        *("model", "errors", "clock", "redact", "listener"),
+        *("model", "errors", "clock", "redact", "listener", "replies"),
         *("store.port", "store.owner", "handlers.port"),  # the ports it stands around
     ],
     "read": [
-        *("machine", "pipeline", "model", "errors", "receipts"),
+        *("machine", "pipeline", "model", "errors", "receipts", "replies"),
         *("store.port", "store.codec", "store.owner"),
     ],
     "engine": [
-        "read",
+        *("read", "replies"),
         *("machine", "pipeline", "model", "errors", "clock", "version", "receipts", "threads"),
         "redact",
         *(
@@ -115,7 +116,7 @@ LAYERS: dict[str, list[str]] = {
     ],
     "operations": [
         *("chats", "engine", "read", "machine", "pipeline", "model", "errors", "clock", "version"),
-        *("carry", "draw", "process", "receipts", "redact"),
+        *("carry", "draw", "process", "receipts", "redact", "replies"),
         *("store.port", "store.codec", "store.owner", "store.owner", "observe.figures"),
     ],
     # A message to the runs of its chat: a thin shell over the engine, and pure decisions.
@@ -135,6 +136,7 @@ LAYERS: dict[str, list[str]] = {
     "worker": ["engine", "store.port", "model", "errors", "clock", "observe"],
     "server": [
         "operations",
+        "replies",
         "engine",
         "machine",
         "pipeline",
@@ -167,7 +169,7 @@ for executing, parts in EXECUTING.items():
 # Commands that know runs only as requests and replies: they would do the same with a server.
 for asking in ("status", "show", "limits", "control"):
     LAYERS[f"cli.commands.{asking}"] = [
-        *("cli", "operations.requests", "operations.replies", "operations.protocol"),
+        *("cli", "operations.requests", "replies", "operations.protocol"),
         *("model", "errors", "clock"),
     ]
 

@@ -13,8 +13,8 @@ from onward.model.events import AttemptInterrupted
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.operations.local.chats import LocalChats
-from onward.operations.replies.chats import ChatPage
 from onward.operations.requests import ShowChat
+from onward.replies.chats import ChatPage
 from tests.chats.desk import SITE, Desk, desk_of
 from tests.chats.test_dispatch import killed
 from tests.conformance.handlers import Act, Doorway

@@ -23,11 +23,11 @@ from onward.operations.local.chats import shown_message
 from onward.operations.local.look import wait_stopped
 from onward.operations.local.operations import LocalOperations
 from onward.operations.local.submit import start_of
-from onward.operations.replies.chats import MessagePiece, MessageSent, MessageShown
-from onward.operations.replies.runs import RunList
-from onward.operations.replies.steps import EventShown
 from onward.operations.requests import ListRuns, ReadEvents, ReadMessages, SendMessage, SubmitRun
 from onward.pipeline.build import Pipeline
+from onward.replies.chats import MessagePiece, MessageSent, MessageShown
+from onward.replies.runs import RunList
+from onward.replies.steps import EventShown
 from onward.worker import EmbeddedWorker
 
 

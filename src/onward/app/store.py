@@ -24,15 +24,15 @@ from onward.machine.definition import AGENT
 from onward.model.ids import read_wanted
 from onward.operations.here.submission import addition, is_registered_name, named
 from onward.operations.local.database import LocalPipelines
-from onward.operations.replies.database import (
+from onward.operations.requests import AddPipeline, EnablePipeline, GetPipeline, ListPipelines, RemovePipeline
+from onward.pipeline.build import Pipeline
+from onward.replies.database import (
     PipelineAdded,
     PipelineList,
     PipelineListed,
     PipelinePage,
     PipelineRemoved,
 )
-from onward.operations.requests import AddPipeline, EnablePipeline, GetPipeline, ListPipelines, RemovePipeline
-from onward.pipeline.build import Pipeline
 from onward.store.port.store import Store
 from onward.threads import LoopWatch
 from onward.wiring import (

@@ -18,8 +18,8 @@ from onward.operations.here.replies import (
     RunsCollected,
     RunVerified,
 )
-from onward.operations.replies.chats import ChatList, ChatPage, MessagePiece, MessageSent
-from onward.operations.replies.database import (
+from onward.replies.chats import ChatList, ChatPage, MessagePiece, MessageSent
+from onward.replies.database import (
     LimitChanged,
     LimitList,
     NotificationList,
@@ -33,8 +33,8 @@ from onward.operations.replies.database import (
     UsageList,
     WorkerListed,
 )
-from onward.operations.replies.runs import Forked, GateListed, Resumed, ResumePreview, RunListed, RunState
-from onward.operations.replies.steps import (
+from onward.replies.runs import GateListed, ResumePreview, RunListed, RunState, RunWithNotice
+from onward.replies.steps import (
     ArtifactContent,
     ArtifactListed,
     CallListed,
@@ -146,7 +146,7 @@ class JsonReply(msgspec.Struct, frozen=True):
 
 
 _EXECUTED = (JsonReply(RunState),)
-_RESUMED = (JsonReply(RunState), JsonReply(Resumed, "--queue"))
+_RESUMED = (JsonReply(RunState), JsonReply(RunWithNotice, "--queue"))
 
 REPLIES: Mapping[str, Sequence[JsonReply]] = {
     "validate": (JsonReply(list[ProblemShown]),),
@@ -176,7 +176,7 @@ REPLIES: Mapping[str, Sequence[JsonReply]] = {
     "retry": _RESUMED,
     "skip": _RESUMED,
     "abort": _EXECUTED,
-    "replay": (JsonReply(RunState), JsonReply(Forked, "--no-run")),
+    "replay": (JsonReply(RunState), JsonReply(RunWithNotice, "--no-run")),
     "pause": _EXECUTED,
     "cancel": _EXECUTED,
     "dismiss": _EXECUTED,

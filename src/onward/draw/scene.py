@@ -14,6 +14,7 @@ from onward.draw.geometry import Direction, one_line
 from onward.draw.layers import Pair, loops_back, reading_order
 from onward.draw.states import NodeState, NodeStatus, States
 from onward.pipeline.graph import SHAPE_KINDS, Edge, Graph, Node
+from onward.replies.steps import DrawnEdge, DrawnJump, DrawnNode, SceneShown
 
 KIND_SHAPES: Mapping[str, str] = {kind: shape for shape, kind in SHAPE_KINDS.items()}
 KIND_WORDS: Mapping[str, str] = {
@@ -125,7 +126,7 @@ def _direction(graph: Graph) -> Direction:
     return Direction(wanted) if wanted in set(Direction) else Direction.DOWN
 
 
-def to_view(scene: Scene) -> dict[str, Any]:
+def to_view(scene: Scene) -> SceneShown:
     """Nodes and edges with their states; without a run, the fields of a run are null."""
     edges = [line for line in scene.lines if not line.is_jump]
     return {
@@ -133,19 +134,13 @@ def to_view(scene: Scene) -> dict[str, Any]:
         "start": None if scene.start is None else scene.items[scene.start].id,
         "nodes": [_view_item(item) for item in scene.items],
         "edges": [
-            {
-                **_view_ends(scene, edge),
-                **_view_words(edge),
-                "loops_back": place in scene.loops_back,
-                "taken": edge.taken,
-            }
-            for place, edge in enumerate(edges)
+            _view_edge(scene, edge, loops_back=place in scene.loops_back) for place, edge in enumerate(edges)
         ],
-        "jumps": [{**_view_ends(scene, line), "taken": line.taken} for line in scene.lines if line.is_jump],
+        "jumps": [_view_jump(scene, line) for line in scene.lines if line.is_jump],
     }
 
 
-def _view_item(item: Item) -> dict[str, Any]:
+def _view_item(item: Item) -> DrawnNode:
     state = item.state
     return {
         "id": item.id,
@@ -160,12 +155,23 @@ def _view_item(item: Item) -> dict[str, Any]:
     }
 
 
-def _view_ends(scene: Scene, line: SceneLine) -> dict[str, str]:
-    return {"source": scene.items[line.tail].id, "target": scene.items[line.head].id}
+def _view_edge(scene: Scene, line: SceneLine, *, loops_back: bool) -> DrawnEdge:
+    return {
+        "source": scene.items[line.tail].id,
+        "target": scene.items[line.head].id,
+        "label": line.label,
+        "condition": line.condition,
+        "loops_back": loops_back,
+        "taken": line.taken,
+    }
 
 
-def _view_words(line: SceneLine) -> dict[str, str]:
-    return {"label": line.label, "condition": line.condition}
+def _view_jump(scene: Scene, line: SceneLine) -> DrawnJump:
+    return {
+        "source": scene.items[line.tail].id,
+        "target": scene.items[line.head].id,
+        "taken": line.taken,
+    }
 
 
 def from_view(view: Mapping[str, Any], *, title: str) -> Scene:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -25,6 +24,7 @@ from onward.read.step import CallSeen, read_calls
 from onward.read.view import instant
 from onward.receipts.folder import WORKSPACE, Folder, attempt_path, step_name
 from onward.receipts.run_directory import Seen, changed_since, files_named, files_of_attempt
+from onward.replies.runs import LeftFileShown, LeftShown
 from onward.store.codec import unseal
 from onward.store.owner import owner_host
 from onward.store.port.leases import Effect
@@ -196,7 +196,7 @@ def _left_call(call: CallSeen) -> LeftEffect:
     )
 
 
-def view_left(left: Left) -> dict[str, Any]:
+def view_left(left: Left) -> LeftShown:
     """What a step left, in stable names. Of very many files the first are named; `_count` says how many."""
     return {
         "step": left.step,
@@ -223,5 +223,5 @@ def view_left(left: Left) -> dict[str, Any]:
     }
 
 
-def _viewed(files: Sequence[LeftFile]) -> list[dict[str, Any]]:
+def _viewed(files: Sequence[LeftFile]) -> list[LeftFileShown]:
     return [{"path": file.path, "bytes": file.bytes} for file in files[:FILES_VIEWED]]

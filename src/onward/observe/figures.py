@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from onward.model.run import RunStatus
 from onward.model.values import rfc3339
+from onward.replies.database import NotificationsCounted, QueueMeasured, RunsCounted, Stats
 from onward.store.owner import owner_label
 from onward.store.port.runs import EndedRuns, HeldRuns, Measured, Undelivered
 
@@ -238,7 +238,7 @@ def families_of(found: Measured) -> Iterator[Family]:
     yield gauge("onward_database_bytes", "Size of the database.", found.size)
 
 
-def ended_of(found: Measured) -> Mapping[str, Mapping[str, int]]:
+def ended_of(found: Measured) -> dict[str, dict[str, int]]:
     """How many runs ended within the last hour and day, by status; zeros are included."""
     lately = [(status.value, found.ended.get(status, NONE)) for status in ENDINGS]
     return {
@@ -255,7 +255,7 @@ def _idle(found: Measured) -> Iterator[HeldRuns]:
             yield HeldRuns(worker.owner, 0, 0)
 
 
-def view_measured(found: Measured) -> Mapping[str, Any]:
+def view_measured(found: Measured) -> Stats:
     """As JSON with stable names."""
     return {
         "at": rfc3339(found.at_us),
@@ -271,7 +271,7 @@ def view_measured(found: Measured) -> Mapping[str, Any]:
     }
 
 
-def _view_runs(found: Measured) -> Mapping[str, Any]:
+def _view_runs(found: Measured) -> RunsCounted:
     return {
         "total": sum(found.runs.values()),
         "by_status": {status.value: number for status, number in found.statuses.items()},
@@ -291,7 +291,7 @@ def _view_runs(found: Measured) -> Mapping[str, Any]:
     }
 
 
-def _view_queue(found: Measured) -> Mapping[str, Any]:
+def _view_queue(found: Measured) -> QueueMeasured:
     return {
         "due": found.due,
         "later": found.later,
@@ -319,6 +319,6 @@ def _view_queue(found: Measured) -> Mapping[str, Any]:
     }
 
 
-def _view_undelivered(found: Undelivered) -> Mapping[str, Any]:
+def _view_undelivered(found: Undelivered) -> NotificationsCounted:
     oldest = None if found.oldest_us is None else rfc3339(found.oldest_us)
     return {"waiting": found.waiting, "failed": found.failed, "oldest_waiting": oldest}

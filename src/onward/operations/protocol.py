@@ -9,44 +9,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Protocol
 
-from onward.operations.replies.chats import ChatList, ChatPage, MessagePiece, MessageSent, MessageShown
-from onward.operations.replies.database import (
-    LimitChanged,
-    LimitList,
-    NotificationList,
-    PipelineAdded,
-    PipelineList,
-    PipelineListed,
-    PipelinePage,
-    PipelineRemoved,
-    Recovered,
-    Stats,
-    UsageList,
-    WorkerListed,
-)
-from onward.operations.replies.runs import (
-    Forked,
-    GateList,
-    GateShown,
-    LimitStop,
-    Resumed,
-    ResumePreview,
-    RunList,
-    RunState,
-    Submitted,
-    SubmittedRuns,
-)
-from onward.operations.replies.steps import (
-    ArtifactContent,
-    ArtifactList,
-    CallList,
-    Checkpoint,
-    Drawing,
-    EffectShown,
-    EventShown,
-    RunPage,
-    StepPage,
-)
 from onward.operations.requests import (
     AddPipeline,
     AnswerGate,
@@ -92,6 +54,43 @@ from onward.operations.requests import (
     SteerRun,
     SubmitRun,
     SubmitRuns,
+)
+from onward.replies.chats import ChatList, ChatPage, MessagePiece, MessageSent, MessageShown
+from onward.replies.database import (
+    LimitChanged,
+    LimitList,
+    NotificationList,
+    PipelineAdded,
+    PipelineList,
+    PipelineListed,
+    PipelinePage,
+    PipelineRemoved,
+    Recovered,
+    Stats,
+    UsageList,
+    WorkerListed,
+)
+from onward.replies.runs import (
+    GateList,
+    GateShown,
+    LimitStop,
+    ResumePreview,
+    RunList,
+    RunState,
+    RunWithNotice,
+    Submitted,
+    SubmittedRuns,
+)
+from onward.replies.steps import (
+    ArtifactContent,
+    ArtifactList,
+    CallList,
+    Checkpoint,
+    Drawing,
+    EffectShown,
+    EventShown,
+    RunPage,
+    StepPage,
 )
 
 
@@ -142,7 +141,7 @@ class DecideOperations(Protocol):
 
     async def preview_resume(self, request: PreviewResume) -> ResumePreview: ...
 
-    async def resume_run(self, request: ResumeRun) -> Resumed: ...
+    async def resume_run(self, request: ResumeRun) -> RunWithNotice: ...
 
     async def answer_gate(self, request: AnswerGate) -> RunState: ...
 
@@ -230,7 +229,7 @@ class StartOperations(Protocol):
 
     async def submit_runs(self, request: SubmitRuns) -> SubmittedRuns: ...
 
-    async def fork_run(self, request: ForkRun) -> Forked: ...
+    async def fork_run(self, request: ForkRun) -> RunWithNotice: ...
 
 
 class Operations(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from onward.model.ids import branch_of, called, is_in_step, node_of, place_of
 from onward.model.run import Run, RunStatus
 from onward.read.log import Projection, Step, step_of
 from onward.read.view import instant, known_row
+from onward.replies.steps import Checkpoint
 from onward.store.codec import unseal
 from onward.store.port.log import RunLog, StoredEvent
 from onward.store.port.runs import Listed, RunQuery, Runs
@@ -227,7 +228,7 @@ async def _newest(log: RunLog, run_id: str, head: int) -> AsyncIterator[str]:
             return
 
 
-async def read_checkpoints(log: RunLog, run_id: str) -> AsyncIterator[dict[str, Any]]:
+async def read_checkpoints(log: RunLog, run_id: str) -> AsyncIterator[Checkpoint]:
     """The checkpoints of a log in order, one at a time, because each has a whole context."""
     run: Run | None = None
     completed: list[str] = []
@@ -241,12 +242,12 @@ async def read_checkpoints(log: RunLog, run_id: str) -> AsyncIterator[dict[str, 
                 yield _checkpoint(record, event, run, completed)
 
 
-def _checkpoint(record: StoredEvent, event: Event, run: Run, completed: Sequence[str]) -> dict[str, Any]:
+def _checkpoint(record: StoredEvent, event: Event, run: Run, completed: Sequence[str]) -> Checkpoint:
     branch = branch_of(event.step) if isinstance(event, StepFinished) else ""
-    return {
+    shown: Checkpoint = {
         "seq": record.seq,
         "at": instant(record.at_us),
-        **({"branch": branch} if branch else {}),
+        "branch": branch,
         "current_node": event.node if isinstance(event, StepFinished) else None,
         "next_node_id": run.branches[branch].next_node,
         "completed_nodes": list(completed),
@@ -255,3 +256,6 @@ def _checkpoint(record: StoredEvent, event: Event, run: Run, completed: Sequence
         "visited_outcomes": run.outcomes.plain(),
         "reroute_count": run.reroutes,
     }
+    if not branch:
+        del shown["branch"]
+    return shown

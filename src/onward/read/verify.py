@@ -257,7 +257,7 @@ def _lost(
     said, content = acknowledged
     if run is None or homes is None or content is None:
         return []
-    start_time = instant(run.created_at_us) or ""
+    start_time = instant(run.created_at_us)
     if not run_directory.is_of(said, run, start_time=start_time, database=homes.identity.name):
         return []
     listed = run_directory.completed_nodes(content)

@@ -6,26 +6,45 @@ Also their steps, as `onward show` prints them, from the projection of the log.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import overload
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from onward.machine.decide.calls import interruption, is_in_doubt, with_doubt
 from onward.machine.reasons import CRASH, is_at_limit, reason_of
 from onward.model.chat import chat_of_run
-from onward.model.events import WORKTREE, LastOutput, branch_name
+from onward.model.events import WORKTREE, LastOutput, Managed, branch_name
 from onward.model.gate import Choice
 from onward.model.row import RegisteredWorker, RunRow, WaitingFor, handlers_missing, waiting_for
-from onward.model.run import AttemptState, Gate, OpenStep, Run, RunStatus
+from onward.model.run import AttemptState, Branch, Gate, OpenStep, Pending, Run, RunStatus
 from onward.model.values import rfc3339, tags_in
 from onward.read.log import LEFT, Projection, Step, Try
+from onward.replies.runs import (
+    BranchShown,
+    ChoiceOffered,
+    ForkPoint,
+    GateShown,
+    LimitStop,
+    ManagerShown,
+    OpenStepShown,
+    PendingShown,
+    RunListed,
+    RunState,
+    WaitingForShown,
+    WorkspaceShown,
+)
+from onward.replies.steps import EventShown, OutputShown, StepShown, TryShown
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
 from onward.store.port.leases import Holder
 from onward.store.port.log import StoredEvent
 
 
+@overload
+def instant(at_us: int) -> str: ...
+@overload
+def instant(at_us: int | None) -> str | None: ...
 def instant(at_us: int | None) -> str | None:
     """A time as RFC 3339, UTC."""
     return None if at_us is None else rfc3339(at_us)
@@ -37,7 +56,7 @@ def view_row(
     completed: Sequence[str] | None = None,
     *,
     workers: Sequence[RegisteredWorker] | None = None,
-) -> dict[str, Any]:
+) -> RunListed:
     """A run as lists show it. One whose holder died is shown as interrupted before the log says so.
 
     `workers` are those who could take it, if it is queued.
@@ -45,7 +64,7 @@ def view_row(
     row = known_row(row, holder)
     is_queued = row.status is RunStatus.QUEUED and workers is not None
     waiting = waiting_for(row.needs.split(), workers or ()) if is_queued else None
-    return {
+    shown: RunListed = {
         "id": row.id,
         "display_id": row.display_id,
         "pipeline": row.pipeline,
@@ -53,9 +72,9 @@ def view_row(
         "reason": row.reason,
         "detail": _said(row),
         "recoverable": row.recoverable,
-        **({} if completed is None else {"completed": list(completed)}),
+        "completed": list(completed or ()),
         "next": row.next_node,
-        "parent": None if row.parent is None else {"run": row.parent, "seq": row.parent_seq},
+        "parent": _view_parent(row),
         "steps_finished": row.steps_finished,
         "holder": owner_label(holder.owner) if holder is not None and holder.is_alive else None,
         "path": row.path,
@@ -75,9 +94,18 @@ def view_row(
         "head": row.head,
         "step_in_doubt": _step_in_doubt(row),
     }
+    if completed is None:
+        del shown["completed"]
+    return shown
 
 
-def view_waiting(waiting: WaitingFor) -> dict[str, Any]:
+def _view_parent(row: RunRow) -> ForkPoint | None:
+    if row.parent is None or row.parent_seq is None:
+        return None
+    return {"run": row.parent, "seq": row.parent_seq}
+
+
+def view_waiting(waiting: WaitingFor) -> WaitingForShown:
     """What a queued run waits for that no live worker has."""
     return {
         "workers": waiting.workers,
@@ -123,7 +151,7 @@ def view_run(
     completed: Sequence[str],
     *,
     workers: Sequence[RegisteredWorker] | None = None,
-) -> dict[str, Any]:
+) -> RunState:
     """A run in full: the row, what it finished in order, what is open, and its context."""
     return {
         **view_row(row, holder, completed, workers=workers),
@@ -136,29 +164,46 @@ def view_run(
         "gates": [view_gate(gate) for gate in run.gates.values()],
         "restart_of": run.restart_of,
         "restarted_as": run.restarted_as,
-        "branches": [
-            {
-                "branch": branch_id,
-                "next": branch.next_node,
-                "ended": branch.ended or None,
-                "context": branch.context.plain(),
-            }
-            for branch_id, branch in run.branches.items()
-            if branch_id
-        ],
+        "branches": [_view_branch(id, branch) for id, branch in run.branches.items() if id],
         "retry_counters": run.retries.plain(),
         "visited_outcomes": run.outcomes.plain(),
         "reroute_count": run.reroutes,
-        "pending": msgspec.to_builtins(run.pending),
+        "pending": _view_pending(run.pending),
         "steering": list(run.steering),
-        "managed_by": msgspec.to_builtins(run.managed_by),
+        "managed_by": None if run.managed_by is None else _view_manager(run.managed_by),
         "workdir": run.workdir,
         "variables": list(run.variables),
         "workspace": view_workspace(run),
     }
 
 
-def _view_open_step(opened: OpenStep) -> dict[str, Any]:
+def _view_branch(branch_id: str, branch: Branch) -> BranchShown:
+    return {
+        "branch": branch_id,
+        "next": branch.next_node,
+        "ended": branch.ended or None,
+        "context": branch.context.plain(),
+    }
+
+
+def _view_pending(pending: Pending) -> PendingShown:
+    return {
+        "cancel_by": pending.cancel_by,
+        "cancel_detail": pending.cancel_detail,
+        "cancel_reason": pending.cancel_reason,
+        "pause_after": pending.pause_after,
+        "pause_by": pending.pause_by,
+    }
+
+
+def _view_manager(managed: Managed) -> ManagerShown:
+    shown: ManagerShown = {"run": managed.run, "step": managed.step}
+    if managed.depth != 1:
+        shown["depth"] = managed.depth
+    return shown
+
+
+def _view_open_step(opened: OpenStep) -> OpenStepShown:
     return {
         "step": opened.step,
         "attempt": opened.attempt,
@@ -171,7 +216,7 @@ def _view_open_step(opened: OpenStep) -> dict[str, Any]:
     }
 
 
-def view_limit(run: Run) -> dict[str, Any] | None:
+def view_limit(run: Run) -> LimitStop | None:
     """The limit that a stopped run waits for, as it was when the run stopped; `used` is what was spent."""
     hits = [opened.limit for opened in run.open_steps.values() if opened.limit is not None]
     if not hits or not is_at_limit(run.reason):
@@ -197,15 +242,15 @@ def view_simulation(run: Run) -> str | None:
     return "agents" if run.simulation.real_tools else "all"
 
 
-def view_workspace(run: Run) -> dict[str, Any] | None:
+def view_workspace(run: Run) -> WorkspaceShown | None:
     """The repository, the run's branch there, and the state at the last checkpoint that changed it."""
     if run.workspace is None:
         return None
     is_own = run.workspace.mode == WORKTREE
-    told = {"repository": run.workspace.repository, "mode": run.workspace.mode}
     tree = run.root.tree or run.workspace.start
     return {
-        **told,
+        "repository": run.workspace.repository,
+        "mode": run.workspace.mode,
         "branch": branch_name(run.id) if is_own else tree.branch or None,
         "head": tree.head,
         "commit": tree.commit,
@@ -213,12 +258,12 @@ def view_workspace(run: Run) -> dict[str, Any] | None:
     }
 
 
-def view_choice(choice: Choice) -> dict[str, Any]:
+def view_choice(choice: Choice) -> ChoiceOffered:
     """What a gate offers, with the data that it has, if any."""
-    return asdict(choice)
+    return {"key": choice.key, "label": choice.label, "to": choice.to, "data": choice.data}
 
 
-def view_gate(gate: Gate) -> dict[str, Any]:
+def view_gate(gate: Gate) -> GateShown:
     """A question: what it asks and offers, until when, and what was decided."""
     return {
         "gate": gate.gate,
@@ -241,7 +286,7 @@ def view_gate(gate: Gate) -> dict[str, Any]:
     }
 
 
-def view_event(record: StoredEvent) -> dict[str, Any]:
+def view_event(record: StoredEvent) -> EventShown:
     """One event, with its number, kind and time before its own fields."""
     fields = msgspec.to_builtins(unseal(record))
     return {
@@ -254,7 +299,7 @@ def view_event(record: StoredEvent) -> dict[str, Any]:
     }
 
 
-def view_steps(log: Projection, run: Run, *, is_held: bool) -> list[dict[str, Any]]:
+def view_steps(log: Projection, run: Run, *, is_held: bool) -> list[StepShown]:
     """Every step in the order in which they started; `is_held`: a living process holds the run."""
     return [view_step(step, state_of(step, run, is_held=is_held)) for step in log.steps.values()]
 
@@ -277,10 +322,9 @@ def state_of(step: Step, run: Run, *, is_held: bool) -> str:
     return "interrupted" if opened.state is AttemptState.OPEN else step.state
 
 
-def view_step(step: Step, state: str) -> dict[str, Any]:
+def view_step(step: Step, state: str) -> StepShown:
     """A step in this state, with its tries."""
-    decided = step.decisions[-1] if step.decisions else None
-    return {
+    shown: StepShown = {
         "step": step.step,
         "node": step.node,
         "status": state,
@@ -291,21 +335,29 @@ def view_step(step: Step, state: str) -> dict[str, Any]:
         "elapsed_s": step.elapsed_s,
         "reason": "" if step.state == LEFT != state else step.reason,
         "log": list(step.log),
-        "tries": [_try(one) for one in step.tries],
-        **({} if step.child is None else {"child": step.child}),
-        **({} if decided is None else {"answer": decided.choice.label or decided.text, "by": decided.by}),
+        "tries": [view_try(one) for one in step.tries],
     }
+    if step.child is not None:
+        shown["child"] = step.child
+    if step.decisions:
+        decided = step.decisions[-1]
+        shown["answer"], shown["by"] = decided.choice.label or decided.text, decided.by
+    return shown
 
 
-def view_output(output: LastOutput | None) -> dict[str, Any] | None:
+def view_output(output: LastOutput | None) -> OutputShown | None:
     """The end of what a try printed, and where its handler raised an error."""
     if output is None:
         return None
-    lines = [{"stream": line.stream, "text": line.text} for line in output.lines]
-    return {"lines": lines, "error": output.error, "traceback": output.traceback}
+    return {
+        "lines": [{"stream": line.stream, "text": line.text} for line in output.lines],
+        "error": output.error,
+        "traceback": output.traceback,
+    }
 
 
-def _try(one: Try) -> dict[str, Any]:
+def view_try(one: Try) -> TryShown:
+    """One start of an attempt."""
     return {
         "attempt": one.attempt,
         "number": one.number,

@@ -23,7 +23,8 @@ from onward.errors import ChatNotFound, InvalidInput, Refused
 from onward.model.ids import called, node_of, place_of
 from onward.model.values import LIMIT
 from onward.operations.here.submission import directory_of
-from onward.operations.replies.chats import (
+from onward.operations.requests import GetRun, ListChats, ReadMessages, ResumeRun, SendMessage, ShowChat
+from onward.replies.chats import (
     ChatListed,
     ChatPage,
     ChatRunShown,
@@ -31,8 +32,7 @@ from onward.operations.replies.chats import (
     MessageSent,
     MessageShown,
 )
-from onward.operations.replies.runs import RunState
-from onward.operations.requests import GetRun, ListChats, ReadMessages, ResumeRun, SendMessage, ShowChat
+from onward.replies.runs import RunState
 
 STDIN = "-"
 STDIN_CHARACTERS_MAX = 1_100_000

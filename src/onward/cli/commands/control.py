@@ -23,8 +23,8 @@ from onward.errors import Refused
 from onward.model.ids import called
 from onward.model.run import RunStatus
 from onward.model.values import WAIT
-from onward.operations.replies.runs import RunState
 from onward.operations.requests import CancelRun, DismissRun, GetRun, ListRuns, PauseRun, SteerRun
+from onward.replies.runs import RunState
 
 POLL_S = 0.1
 Wait = Annotated[

@@ -15,8 +15,8 @@ from onward.errors import CannotExecute, InvalidInput, Refused
 from onward.operations.here.effect import run_effect
 from onward.operations.here.replies import EffectMade
 from onward.operations.here.requests import RunEffect
-from onward.operations.replies.steps import EffectShown
 from onward.operations.requests import ForgetEffect, GetEffect, SettleEffect
+from onward.replies.steps import EffectShown
 
 # As shells and `env` have it.
 NOT_EXECUTABLE, MISSING = 126, 127

@@ -25,8 +25,8 @@ from onward.model.ids import called
 from onward.model.values import ATTEMPT
 from onward.operations.here.replies import FilesWritten, LogPiece, ReceiptsWritten
 from onward.operations.here.requests import ReadLogs, WriteFiles, WriteReceipts
-from onward.operations.replies.steps import ArtifactContent, ArtifactList
 from onward.operations.requests import GetArtifact, ListArtifacts
+from onward.replies.steps import ArtifactContent, ArtifactList
 
 FILES_SHOWN = 50
 CONTENT = ("content", "content_base64")

@@ -36,9 +36,9 @@ from onward.model.run import Gate, Run
 from onward.operations.here.execute import Execution
 from onward.operations.local.operations import LocalOperations
 from onward.operations.protocol import Operations
-from onward.operations.replies.runs import RunState
 from onward.pipeline.gate import FREEFORM
 from onward.read.view import view_gate
+from onward.replies.runs import RunState
 
 if TYPE_CHECKING:
     from onward.app import Onward

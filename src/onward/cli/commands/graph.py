@@ -11,7 +11,7 @@ import stat
 import sys
 import tempfile
 from contextlib import suppress
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -23,8 +23,8 @@ from onward.draw.svg import to_svg
 from onward.draw.text import UNICODE, Row, to_rows
 from onward.errors import InvalidInput, NoDatabase, Refused, RunNotFound
 from onward.model.ids import called
-from onward.operations.replies.steps import Drawing
 from onward.operations.requests import DrawRun
+from onward.replies.steps import Drawing
 
 Format = Literal["svg", "text"]
 
@@ -87,8 +87,13 @@ def _print(scene: Scene, format: Format | None, out: Output) -> None:
 
 def _of_file(path: str, common: Common) -> Drawing:
     pipeline = common_app(common).read(path)
-    about = {"pipeline": pipeline.name, "pipeline_hash": pipeline.hash, "path": pipeline.path, "run": None}
-    return cast("Drawing", {**about, **to_view(make_scene(pipeline.graph, title=pipeline.name))})
+    return {
+        "pipeline": pipeline.name,
+        "pipeline_hash": pipeline.hash,
+        "path": pipeline.path,
+        "run": None,
+        **to_view(make_scene(pipeline.graph, title=pipeline.name)),
+    }
 
 
 async def _of_run(wanted: str, original: bool, common: Common) -> Drawing:

@@ -17,8 +17,8 @@ from onward.cli.output import FINE, Output, count, table
 from onward.errors import InvalidInput
 from onward.model.limits import MEASURES, SCOPE_KINDS, check_measure, check_scope, read_amount, shown_amount
 from onward.model.values import LIMIT
-from onward.operations.replies.database import LimitChanged, MeasureShown, ScopeShown, UsageList, UsageShown
 from onward.operations.requests import GetUsage, ListLimits, ResetLimits, SetLimit
+from onward.replies.database import LimitChanged, MeasureShown, ScopeShown, UsageList, UsageShown
 
 SHOWN_MAX = 5
 LIMIT_HEADINGS = ("SCOPE", "OF", "LIMIT", "SPENT", "RESERVED", "USED")

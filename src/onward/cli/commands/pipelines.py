@@ -16,8 +16,8 @@ from onward.errors import InvalidInput
 from onward.model.ids import read_version, read_wanted
 from onward.model.values import LIMIT
 from onward.operations.here.submission import addition
-from onward.operations.replies.database import PipelineListed, PipelinePage
 from onward.operations.requests import AddPipeline, EnablePipeline, GetPipeline, ListPipelines, RemovePipeline
+from onward.replies.database import PipelineListed, PipelinePage
 
 HEADINGS = ("NAME", "ENABLED", "NEWEST", "BY", "AT")
 VERSION_HEADINGS = ("VERSION", "", "ADDED BY", "AT", "SOURCE", "FILE")

@@ -27,9 +27,9 @@ from onward.model.limits import SCOPE_KINDS, check_measure, check_scope, kind_of
 from onward.model.run import RunStatus
 from onward.operations.here.replies import ResumeOutlook
 from onward.operations.here.submission import directory_of, is_elsewhere, missing_notice
-from onward.operations.replies.runs import GateListed, Resumed, ResumePreview, RunState
 from onward.operations.requests import ALL, AnswerGate, GetRun, LimitRaise, ListGates, ResumeRun
 from onward.pipeline.gate import FREEFORM
+from onward.replies.runs import GateListed, ResumePreview, RunState, RunWithNotice
 
 Repeats = Annotated[
     tuple[str, ...],
@@ -143,7 +143,7 @@ async def _execute(desk: Foreground, asking: ResumeRun, *, wait: bool) -> int:
     return FINE
 
 
-def _tell_queued(run: Resumed, out: Output) -> int:
+def _tell_queued(run: RunWithNotice, out: Output) -> int:
     """The decision is made, and this process does no more about it."""
     waiting = run["waiting_for"]["says"] if run["waiting_for"] else ""
     for notice in filter(None, (run["notice"], missing_notice(run["workdir"]), waiting)):

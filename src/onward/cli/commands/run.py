@@ -39,9 +39,9 @@ from onward.model.ids import called, check_run_id
 from onward.model.run import RunStatus
 from onward.model.values import EVENT
 from onward.operations.here.submission import directory_of, named, shadowed_notice, submission
-from onward.operations.replies.runs import RunListed
 from onward.operations.requests import ForkRun, ListRuns, ResumeRun, SubmitRun
 from onward.pipeline.build import Pipeline
+from onward.replies.runs import RunListed
 
 UNFINISHED_RUNS = tuple(
     status for status in RunStatus if status not in (RunStatus.COMPLETED, RunStatus.CANCELLED)

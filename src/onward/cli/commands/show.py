@@ -23,8 +23,6 @@ from onward.clock import SystemClock
 from onward.model.ids import called
 from onward.model.limits import MICRO, shown_amount
 from onward.model.values import EVENT, POSITION
-from onward.operations.replies.chats import MessagePiece
-from onward.operations.replies.steps import CallList, CallListed, Checkpoint, EventShown, RunPage, StepPage
 from onward.operations.requests import (
     ListCalls,
     ListCheckpoints,
@@ -34,6 +32,8 @@ from onward.operations.requests import (
     ShowRun,
     ShowStep,
 )
+from onward.replies.chats import MessagePiece
+from onward.replies.steps import CallList, CallListed, Checkpoint, EventShown, RunPage, StepPage
 
 VALUE_WIDTH = 80
 ENVELOPE = ("seq", "kind", "at", "token", "run")

@@ -34,8 +34,6 @@ from onward.model.ids import called
 from onward.model.run import RunStatus
 from onward.model.values import LIMIT, span
 from onward.operations.protocol import ListOperations
-from onward.operations.replies.database import NotificationShown, Stats
-from onward.operations.replies.runs import LimitStop, RunList, RunListed
 from onward.operations.requests import (
     ALL,
     GetRun,
@@ -45,6 +43,8 @@ from onward.operations.requests import (
     RetryNotification,
     RunGates,
 )
+from onward.replies.database import NotificationShown, Stats
+from onward.replies.runs import LimitStop, RunList, RunListed
 
 StatusName = Literal[
     "queued", "running", "waiting", "paused", "interrupted", "failed", "completed", "cancelled"

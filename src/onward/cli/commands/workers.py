@@ -31,8 +31,8 @@ from onward.observe.log import log_events, log_json
 from onward.observe.metrics import Health, Metrics, WatchedHandler, slow_after_s, watched_store
 from onward.observe.pages import Pages, address_of, serving
 from onward.operations.local.operations import LocalOperations
-from onward.operations.replies.database import WorkerListed
 from onward.operations.requests import ListWorkers, RecoverRuns
+from onward.replies.database import WorkerListed
 from onward.store.owner import owner_label
 from onward.store.port.store import Store
 from onward.version import VERSION

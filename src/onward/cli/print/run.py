@@ -22,8 +22,8 @@ from onward.model.chat import chat_of_run
 from onward.model.events import WORKTREE, LastOutput
 from onward.model.ids import called, is_in_step
 from onward.model.values import read_rfc3339, span
-from onward.operations.replies.runs import LimitStop, RunListed, RunState
 from onward.read.view import dead_end
+from onward.replies.runs import LimitStop, RunListed, RunState
 
 SIMULATED = {
     "all": "simulated: nothing is executed",

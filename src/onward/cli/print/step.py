@@ -12,7 +12,7 @@ from onward.cli.output import clean, count, local_time, one_line, table
 from onward.cli.print.run import instant_us, when
 from onward.model.ids import called
 from onward.model.values import span
-from onward.operations.replies.steps import StepPage, TryPage
+from onward.replies.steps import StepPage, TryPage
 
 LINES_SHOWN = 10
 VALUE_WIDTH = 100

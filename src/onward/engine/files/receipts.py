@@ -364,7 +364,7 @@ def _check_free(folder: Folder, at: Path, run: Run, database: str) -> None:
     if not folder.names(at):
         return
     said = said_by(folder.read(at, MANIFEST, limit=MANIFEST_BYTES_MAX))
-    start_time = instant(run.created_at_us) or ""
+    start_time = instant(run.created_at_us)
     if not run_directory.is_of(said, run, start_time=start_time, database=database):
         raise InvalidInput(f"{folder.path(*at)} holds files that are not this run's; name another directory.")
 
@@ -382,9 +382,7 @@ class _Work(msgspec.Struct):
 
     def sign(self, run: Run) -> None:
         """Write the manifest first: the directory must say whose it is even if this is cut off."""
-        manifest = run_directory.manifest(
-            run, start_time=instant(run.created_at_us) or "", database=self.database
-        )
+        manifest = run_directory.manifest(run, start_time=instant(run.created_at_us), database=self.database)
         if self.folder.write_new(self.at, MANIFEST, manifest):
             self.written.add(MANIFEST)
         else:
@@ -429,7 +427,7 @@ class _Work(msgspec.Struct):
 
     def finish(self, run: Run) -> None:
         """The two files of the run as a whole, as they stand at the end of the log."""
-        start, now = instant(run.created_at_us) or "", instant(run.updated_at_us) or ""
+        start, now = instant(run.created_at_us), instant(run.updated_at_us)
         manifest = run_directory.manifest(run, start_time=start, database=self.database)
         self.write((), MANIFEST, manifest, only_new=False)
         if self._finished:

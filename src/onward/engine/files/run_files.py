@@ -160,7 +160,7 @@ class RunFiles:
             return found
 
     def _have_directory(self, run: Run) -> None:
-        start_time, database = instant(run.created_at_us) or "", self.folder.identity.name
+        start_time, database = instant(run.created_at_us), self.folder.identity.name
         manifest = run_directory.manifest(run, start_time=start_time, database=database)
         self.folder.move_in(
             run.id,
@@ -229,7 +229,7 @@ class RunFiles:
         found = self._on_disk.get(run.id)
         if found is not None and found.upto == run.head and found.told < len(found.finished):
             found.told = len(found.finished)
-            finished, timestamp = tuple(found.finished), instant(run.updated_at_us) or ""
+            finished, timestamp = tuple(found.finished), instant(run.updated_at_us)
             found.add(lambda: self._write_checkpoint(run, finished, timestamp))
 
     def _write_checkpoint(self, run: Run, finished: Sequence[run_directory.Told], timestamp: str) -> None:

@@ -11,9 +11,7 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
 from importlib.metadata import PackageNotFoundError, version
-from typing import BinaryIO, cast
-
-from msgspec.structs import asdict
+from typing import BinaryIO
 
 from onward.carry.exporter import Exporter, with_parents
 from onward.carry.format import GIB, Spool, UnpackLimits
@@ -134,10 +132,19 @@ async def export_runs(store: Store, request: ExportRuns, target: Target) -> Expo
     )
     with target as write:
         carried = await Exporter(store, write).export(chosen)
-    at_work = [
-        {"display_id": row.display_id, "status": row.status.value} for row in chosen if row.status in AT_WORK
-    ]
-    return cast("Exported", {**asdict(carried), "at_work": at_work})
+    return {
+        "runs": carried.runs,
+        "events": carried.events,
+        "blobs": carried.blobs,
+        "effects": carried.effects,
+        "messages": carried.messages,
+        "bytes": carried.bytes,
+        "at_work": [
+            {"display_id": row.display_id, "status": row.status.value}
+            for row in chosen
+            if row.status in AT_WORK
+        ],
+    }
 
 
 async def _rows_named(runs: Runs, names: Sequence[str]) -> list[RunRow]:

@@ -6,7 +6,6 @@ Apart from `execute` because scripts call `onward effect` often: it must start q
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 from onward.engine.effects import AtMostOnce, NotBegun, Once
 from onward.errors import InvalidInput, SpawnFailed
@@ -42,4 +41,4 @@ async def run_effect(effects: AtMostOnce, request: RunEffect, environment: Mappi
     once = Once(request.only_success, request.retry, request.wait)
     made = await effects.make(request.key, perform, once)
     ended = view_command(as_command(request.key, made.result))
-    return cast("EffectMade", {"key": request.key, "made": made.is_new, **ended})
+    return {"key": request.key, "made": made.is_new, **ended}

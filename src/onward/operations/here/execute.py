@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
 
 import msgspec
 
@@ -24,11 +23,11 @@ from onward.operations.here.replies import LastCheckpoint, ResumeOutlook
 from onward.operations.local.look import limit_stop, run_state, wait_stopped
 from onward.operations.local.operations import answer_of, is_asking, resume_of
 from onward.operations.local.submit import prepared, start_of, terms_of
-from onward.operations.replies.runs import RunState
 from onward.operations.requests import AnswerGate, GetRun, ResumeRun, SubmitRun
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import find_run, last_checkpoint
 from onward.read.view import instant, view_run
+from onward.replies.runs import RunState
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
 
@@ -151,7 +150,7 @@ class Execution(msgspec.Struct, frozen=True):
             return await run_state(self.engine.store, folded, self.clock.now_us())
         viewed = view_run(run_row(folded.run), folded.holder, folded.run, ())
         limit = await limit_stop(self.engine.store, folded.run, self.clock.now_us())
-        return cast("RunState", {**viewed, "limit": limit})
+        return {**viewed, "limit": limit}
 
     async def _last_checkpoint(self, folded: Folded) -> LastCheckpoint | None:
         record = await last_checkpoint(self.engine.store.log, folded.run.id, folded.run.head)
@@ -159,7 +158,7 @@ class Execution(msgspec.Struct, frozen=True):
             return None
         event = unseal(record)
         step = event.step if isinstance(event, StepFinished) else None
-        return {"seq": record.seq, "at": instant(record.at_us) or "", "step": step}
+        return {"seq": record.seq, "at": instant(record.at_us), "step": step}
 
     async def _load(self, wanted: str) -> Folded:
         return await self.engine.journal.load(await self._run_id(wanted))

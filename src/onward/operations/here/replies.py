@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
+from onward.replies.steps import CommandEnded
+
 
 class FilesWritten(TypedDict):
     """The files of a run that were written, and where; one that was as it should be was not."""
@@ -112,16 +114,11 @@ class Check(TypedDict):
     says: str
 
 
-class EffectMade(TypedDict):
+class EffectMade(CommandEnded):
     """How a command ended, and whether it was run just now (`made`)."""
 
     key: str
     made: bool
-    exit_code: int | None
-    signal: int | None
-    stdout: str
-    stderr: str
-    truncated: bool
 
 
 class LastCheckpoint(TypedDict):

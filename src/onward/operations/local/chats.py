@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 
@@ -39,7 +39,10 @@ from onward.model.chat import (
 from onward.model.ids import node_of
 from onward.model.run import RunStatus
 from onward.operations.local.look import has_stopped, run_state
-from onward.operations.replies.chats import (
+from onward.operations.requests import ListChats, ListMessages, ReadMessages, SendMessage, ShowChat
+from onward.read.lookup import find_run
+from onward.read.view import instant, known_row
+from onward.replies.chats import (
     ChatList,
     ChatListed,
     ChatPage,
@@ -50,9 +53,6 @@ from onward.operations.replies.chats import (
     MessageWaiting,
     PartShown,
 )
-from onward.operations.requests import ListChats, ListMessages, ReadMessages, SendMessage, ShowChat
-from onward.read.lookup import find_run
-from onward.read.view import instant, known_row
 from onward.store.port.messages import READ_MAX, ChatRow, MessageQuery
 from onward.store.port.runs import read_cursor, write_cursor
 from onward.store.port.store import Store
@@ -168,8 +168,8 @@ def shown_message(one: Message, parts: Sequence[Part]) -> MessageShown:
         "role": one.role.value,
         "state": one.state.value,
         "model": one.model,
-        "begun_at": instant(one.begun_at_us) or "",
-        "changed_at": instant(one.changed_at_us) or "",
+        "begun_at": instant(one.begun_at_us),
+        "changed_at": instant(one.changed_at_us),
         "ended_at": instant(one.ended_at_us),
         "first_position": one.first_position,
         "last_position": one.last_position,
@@ -260,7 +260,7 @@ class LocalChats(msgspec.Struct, frozen=True):
         return {
             "chat": row.id,
             "project": row.project or None,
-            "created_at": instant(row.created_at_us) or "",
+            "created_at": instant(row.created_at_us),
             "running": any(run.status in (RunStatus.QUEUED, RunStatus.RUNNING) for run in known),
             "interrupted_run": stopped[0].id if stopped else None,
             "runs": [run for run in runs if run is not None],
@@ -274,7 +274,7 @@ class LocalChats(msgspec.Struct, frozen=True):
         return {
             "chat": row.id,
             "project": row.project or None,
-            "created_at": instant(row.created_at_us) or "",
+            "created_at": instant(row.created_at_us),
             "position": row.position,
             "run": None if newest is None else newest.id,
             "status": None if newest is None else newest.status.value,
@@ -293,7 +293,7 @@ class LocalChats(msgspec.Struct, frozen=True):
             "said_by": intake.said_by,
             "wish": intake.wish.value,
             "behind": intake.behind or None,
-            "said_at": instant(intake.at_us) or "",
+            "said_at": instant(intake.at_us),
         }
 
     async def _run(self, run_id: str) -> ChatRunShown | None:
@@ -308,7 +308,7 @@ class LocalChats(msgspec.Struct, frozen=True):
         state = await run_state(self.engine.store, folded, self.clock.now_us())
         facts = facts_of(folded.run)
         done = {node_of(at) for at, status in folded.run.outcomes.items() if status == "success"}
-        shown = {
+        return {
             **state,
             "intent": facts.intent,
             "scope": facts.scope,
@@ -316,4 +316,3 @@ class LocalChats(msgspec.Struct, frozen=True):
             "planned_agents": list(facts.planned_agents),
             "agents_left": [name for name in facts.planned_agents if name not in done],
         }
-        return cast("ChatRunShown", shown)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import cast
 
 import msgspec
 
@@ -24,20 +23,6 @@ from onward.model.limits import (
     day_of,
     kind_of,
 )
-from onward.operations.replies.database import (
-    LimitChanged,
-    LimitList,
-    MeasureShown,
-    PipelineAdded,
-    PipelineList,
-    PipelineListed,
-    PipelinePage,
-    PipelineRemoved,
-    PipelineVersion,
-    ScopeShown,
-    UsageList,
-    UsageShown,
-)
 from onward.operations.requests import (
     AddPipeline,
     EnablePipeline,
@@ -51,7 +36,21 @@ from onward.operations.requests import (
 )
 from onward.read.lookup import find_run
 from onward.read.view import instant
-from onward.store.port.limits import Scope, UsageKind
+from onward.replies.database import (
+    LimitChanged,
+    LimitList,
+    MeasureShown,
+    PipelineAdded,
+    PipelineList,
+    PipelineListed,
+    PipelinePage,
+    PipelineRemoved,
+    PipelineVersion,
+    ScopeShown,
+    UsageList,
+    UsageShown,
+)
+from onward.store.port.limits import Scope, Spent, UsageKind
 from onward.store.port.retention import NewSource, RegisteredPipeline, RegisteredVersion
 from onward.store.port.store import Store
 
@@ -123,7 +122,7 @@ class LocalPipelines(msgspec.Struct, frozen=True):
             "name": removed.name,
             "newest": removed.newest,
             "removed_by": removed.changed_by,
-            "removed_at": instant(removed.changed_at_us) or "",
+            "removed_at": instant(removed.changed_at_us),
         }
 
 
@@ -152,7 +151,7 @@ def _view_pipeline(one: RegisteredPipeline) -> PipelineListed:
         "enabled": one.enabled,
         "newest": one.newest,
         "changed_by": one.changed_by,
-        "changed_at": instant(one.changed_at_us) or "",
+        "changed_at": instant(one.changed_at_us),
     }
 
 
@@ -162,7 +161,7 @@ def _view_version(one: RegisteredVersion) -> PipelineVersion:
         "pipeline_hash": one.hash,
         "file": one.file,
         "added_by": one.added_by,
-        "added_at": instant(one.added_at_us) or "",
+        "added_at": instant(one.added_at_us),
     }
 
 
@@ -196,7 +195,7 @@ class LocalLimits(msgspec.Struct, frozen=True):
     async def get_usage(self, request: GetUsage) -> UsageList:
         """What was spent."""
         found = await self.store.limits.usage(UsageKind(request.by), limit=request.limit)
-        return {"by": request.by, "usage": [cast("UsageShown", msgspec.to_builtins(one)) for one in found]}
+        return {"by": request.by, "usage": [_view_spent(one) for one in found]}
 
     async def _change(self, scope: str, changes: dict[str, int | None], by: str) -> LimitChanged:
         changing = LimitChanges(self.store, self.clock)
@@ -237,6 +236,19 @@ class LocalLimits(msgspec.Struct, frozen=True):
         found = await find_run(self.store.runs, scope.removeprefix("run/"))
         run = (await Journal(self.store.log, self.clock).load(found.row.id)).run
         return f"run/{run.charged_to or run.id}"
+
+
+def _view_spent(spent: Spent) -> UsageShown:
+    return {
+        "what": spent.what,
+        "input": spent.input,
+        "output": spent.output,
+        "cached": spent.cached,
+        "tokens": spent.tokens,
+        "cost_micro": spent.cost_micro,
+        "calls": spent.calls,
+        "estimated": spent.estimated,
+    }
 
 
 def _has_own(scope: Scope, changes: Collection[str]) -> bool:

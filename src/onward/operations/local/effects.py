@@ -11,9 +11,9 @@ import msgspec
 
 from onward.engine.effects import AtMostOnce
 from onward.model.result import CommandResult, EffectResult, FunctionResult, as_command, unpack_effect
-from onward.operations.replies.steps import EffectShown
 from onward.operations.requests import ForgetEffect, GetEffect, SettleEffect
 from onward.read.view import instant
+from onward.replies.steps import CommandEnded, EffectShown
 from onward.store.owner import owner_label
 from onward.store.port.leases import Effect
 
@@ -39,7 +39,7 @@ class LocalEffects(msgspec.Struct, frozen=True):
 
 def _view(key: str, effect: Effect | None) -> EffectShown:
     if effect is None:
-        absent: EffectShown = {
+        return {
             "key": key,
             "state": "absent",
             "owner": None,
@@ -47,7 +47,6 @@ def _view(key: str, effect: Effect | None) -> EffectShown:
             "finished_at": None,
             "result": None,
         }
-        return absent
     unfinished = "begun" if effect.is_alive else "in_doubt"
     return {
         "key": key,
@@ -62,10 +61,10 @@ def _view(key: str, effect: Effect | None) -> EffectShown:
 def _result(key: str, result: EffectResult) -> dict[str, Any]:
     if isinstance(result, FunctionResult):
         return {"value": result.value, "error": result.error}
-    return view_command(as_command(key, result))
+    return dict(view_command(as_command(key, result)))
 
 
-def view_command(result: CommandResult) -> dict[str, Any]:
+def view_command(result: CommandResult) -> CommandEnded:
     """How a command ended."""
     return {
         "exit_code": result.exit_code,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,16 +14,6 @@ from onward.errors import NotificationNotFound
 from onward.model.ids import display_id
 from onward.model.row import DeliveryState, GateRow, RegisteredWorker
 from onward.model.run import RunStatus
-from onward.operations.replies.database import NotificationList, NotificationShown, Stats, WorkerListed
-from onward.operations.replies.runs import (
-    ChoiceOffered,
-    GateList,
-    GateListed,
-    GateShown,
-    LimitStop,
-    RunList,
-    RunListed,
-)
 from onward.operations.requests import (
     GetRun,
     GetStats,
@@ -36,6 +26,15 @@ from onward.operations.requests import (
 )
 from onward.read.lookup import completed_of, find_run, list_runs
 from onward.read.view import instant, view_choice, view_gate, view_row
+from onward.replies.database import NotificationList, NotificationShown, Stats, WorkerListed
+from onward.replies.runs import (
+    GateList,
+    GateListed,
+    GateShown,
+    LimitStop,
+    RunList,
+    RunListed,
+)
 from onward.store.owner import owner_label
 from onward.store.port.runs import (
     Delivery,
@@ -92,7 +91,7 @@ class LocalLists(msgspec.Struct, frozen=True):
         self, listed: Listed, workers: Sequence[RegisteredWorker], *, completed: bool
     ) -> RunListed:
         finished = await completed_of(self.store.log, listed.row.id) if completed else None
-        return cast("RunListed", view_row(listed.row, listed.holder, finished, workers=workers))
+        return view_row(listed.row, listed.holder, finished, workers=workers)
 
     async def list_gates(self, request: ListGates) -> GateList:
         """The inbox: open questions of all runs, oldest first. One query."""
@@ -104,7 +103,7 @@ class LocalLists(msgspec.Struct, frozen=True):
     async def run_gates(self, request: RunGates) -> list[GateShown]:
         """What one run waits for, with all that is known of each question."""
         run = await self._run((await find_run(self.store.runs, request.run)).row.id)
-        return [cast("GateShown", view_gate(gate)) for gate in run.gates.values() if gate.decided is None]
+        return [view_gate(gate) for gate in run.gates.values() if gate.decided is None]
 
     async def run_limit(self, request: GetRun) -> LimitStop | None:
         """The limit that stopped a run, and what to raise; None if none did."""
@@ -128,7 +127,7 @@ class LocalLists(msgspec.Struct, frozen=True):
         """One consistent look; exact, and cheap however many runs are over."""
         from onward.observe.figures import view_measured
 
-        return cast("Stats", view_measured(await self.store.measures.measure()))
+        return view_measured(await self.store.measures.measure())
 
     async def _run(self, run_id: str) -> Run:
         from onward.clock import SystemClock
@@ -170,8 +169,8 @@ def _view_gate_row(row: GateRow) -> GateListed:
         "type": row.type,
         "text": row.text,
         "about": row.about,
-        "choices": [cast("ChoiceOffered", view_choice(choice)) for choice in row.choices],
-        "opened_at": instant(row.opened_at_us) or "",
+        "choices": [view_choice(choice) for choice in row.choices],
+        "opened_at": instant(row.opened_at_us),
         "deadline": instant(row.deadline_us),
     }
 
@@ -208,7 +207,7 @@ def _view_delivery(one: Delivery) -> NotificationShown:
         "event": one.kind.value,
         "state": one.state.value,
         "tries": one.tries,
-        "created_at": instant(one.created_at_us) or "",
+        "created_at": instant(one.created_at_us),
         "due_at": instant(one.due_at_us),
         "tried_at": instant(one.tried_at_us),
         "delivered_at": instant(one.delivered_at_us),

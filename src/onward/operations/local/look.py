@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -30,18 +30,6 @@ from onward.model.row import RegisteredWorker
 from onward.model.run import Run, RunStatus
 from onward.model.values import WAIT
 from onward.operations.local.steps import shortened, view_artifact, view_call, view_content
-from onward.operations.replies.runs import LimitStop, RunState
-from onward.operations.replies.steps import (
-    ArtifactContent,
-    ArtifactList,
-    CallList,
-    Checkpoint,
-    Drawing,
-    EventShown,
-    RunPage,
-    StepPage,
-    StepProgress,
-)
 from onward.operations.requests import (
     DrawRun,
     GetArtifact,
@@ -74,6 +62,20 @@ from onward.read.view import (
     view_row,
     view_run,
     view_steps,
+)
+from onward.replies.runs import LeftShown, LimitStop, RunNamed, RunState
+from onward.replies.steps import (
+    ArtifactContent,
+    ArtifactList,
+    CallList,
+    Checkpoint,
+    ChildListed,
+    Drawing,
+    EventShown,
+    ForkListed,
+    RunPage,
+    StepPage,
+    StepProgress,
 )
 from onward.store.codec import unseal
 from onward.store.port.log import RunLog, StoredEvent
@@ -129,10 +131,7 @@ async def limit_stop(store: Store, run: Run, now_us: int) -> LimitStop | None:
     if shown is None:
         return None
     held = await still_held(store, run, now_us)
-    return cast("LimitStop", {**shown, "raise_to": None if held is None else held.argument})
-
-
-DRAWN_OF_RUN = ("id", "display_id", "status", "reason", "next")
+    return {**shown, "raise_to": None if held is None else held.argument}
 
 
 async def draw(log: RunLog, sources: Sources, folded: Folded, *, original: bool) -> Drawing:
@@ -148,14 +147,19 @@ async def draw(log: RunLog, sources: Sources, folded: Folded, *, original: bool)
     is_at_work = holder is not None and holder.is_alive
     states = states_of(pipeline.graph, run, trace, is_at_work=is_at_work)
     shown = view_row(run_row(run), holder)
-    drawing = {
+    return {
         "pipeline": pipeline.name,
         "pipeline_hash": pipeline.hash,
         "path": pipeline.path,
-        "run": {name: shown[name] for name in DRAWN_OF_RUN},
+        "run": {
+            "id": shown["id"],
+            "display_id": shown["display_id"],
+            "status": shown["status"],
+            "reason": shown["reason"],
+            "next": shown["next"],
+        },
         **to_view(make_scene(pipeline.graph, states, title=pipeline.name)),
     }
-    return cast("Drawing", drawing)
 
 
 EVENTS_POLL_S = 0.2
@@ -166,7 +170,7 @@ async def run_state(store: Store, folded: Folded, now_us: int) -> RunState:
     completed, run = await completed_of(store.log, folded.run.id), folded.run
     workers = await _workers(store, run)
     viewed = view_run(run_row(run), folded.holder, run, completed, workers=workers)
-    return cast("RunState", {**viewed, "limit": await limit_stop(store, run, now_us)})
+    return {**viewed, "limit": await limit_stop(store, run, now_us)}
 
 
 async def _workers(store: Store, run: Run) -> Sequence[RegisteredWorker] | None:
@@ -195,15 +199,16 @@ class LocalLook(msgspec.Struct, frozen=True):
         log = await read_projection(self.store.log, folded.run.id)
         is_held = folded.holder is not None and folded.holder.is_alive
         run, workers = folded.run, await _workers(self.store, folded.run)
-        page = {
+        forks, children = await self._relatives(run.id)
+        return {
             **view_run(run_row(run), folded.holder, run, log.completed(), workers=workers),
             "limit": await limit_stop(self.store, run, self.clock.now_us()),
             "steps": view_steps(log, run, is_held=is_held),
             "progress": await self._progress(folded, log.claim),
             "left": await self._left(folded),
-            **await self._relatives(run.id),
+            "forks": forks,
+            "children": children,
         }
-        return cast("RunPage", page)
 
     async def show_step(self, request: ShowStep) -> StepPage:
         """All that `onward show RUN STEP` says about a step."""
@@ -220,7 +225,7 @@ class LocalLook(msgspec.Struct, frozen=True):
         visits = [name for name in steps if not is_in_step(name)]
         view = StepView(run, step, history, node, self.leftovers().runs)
         calls = await read_calls(self.store.log, run.id, step=step.step)
-        return {**view.page(state_of(step, run, is_held=is_held), visits), "shortened_to": shortened(calls)}
+        return view.page(state_of(step, run, is_held=is_held), visits, shortened(calls))
 
     async def _progress(self, folded: Folded, claim: Claim) -> list[StepProgress]:
         """How far open steps have come; a run without such a step costs nothing more."""
@@ -230,23 +235,23 @@ class LocalLook(msgspec.Struct, frozen=True):
 
         return await ProgressView(self.store, self._journal, self.sources(), folded, claim).steps()
 
-    async def _left(self, folded: Folded) -> list[dict[str, Any]]:
+    async def _left(self, folded: Folded) -> list[LeftShown]:
         """What the steps in doubt left; a run without such a step costs nothing more."""
         if not any(is_in_doubt(opened) for opened in folded.run.open_steps.values()):
             return []
         return [view_left(left) for left in await self.leftovers().of(folded)]
 
-    async def _relatives(self, run_id: str) -> dict[str, list[dict[str, Any]]]:
+    async def _relatives(self, run_id: str) -> tuple[list[ForkListed], list[ChildListed]]:
         """The runs that came from this one: its forks, and the children that its steps manage."""
-        forks, children = list[dict[str, Any]](), list[dict[str, Any]]()
+        forks, children = list[ForkListed](), list[ChildListed]()
         for listed in await self.store.runs.relatives(run_id):
             row = known_row(listed.row, listed.holder)
-            about = {"id": row.id, "display_id": row.display_id, "status": row.status.value}
-            if row.parent == run_id:
+            about: RunNamed = {"id": row.id, "display_id": row.display_id, "status": row.status.value}
+            if row.parent == run_id and row.parent_seq is not None:
                 forks.append({**about, "seq": row.parent_seq})
-            if row.managed_by == run_id:
+            if row.managed_by == run_id and row.managed_step is not None:
                 children.append({**about, "step": row.managed_step, "restart_of": row.restart_of})
-        return {"forks": forks, "children": children}
+        return forks, children
 
     async def read_events(
         self, request: ReadEvents, *, stop: asyncio.Event | None = None
@@ -273,7 +278,7 @@ class LocalLook(msgspec.Struct, frozen=True):
     async def list_checkpoints(self, request: ListCheckpoints) -> AsyncIterator[Checkpoint]:
         """The checkpoints in order, one at a time: each holds a context of its own."""
         async for checkpoint in read_checkpoints(self.store.log, await self._run_id(request.run)):
-            yield cast("Checkpoint", checkpoint)
+            yield checkpoint
 
     async def list_artifacts(self, request: ListArtifacts) -> ArtifactList:
         """What the run has stored so far, by id."""

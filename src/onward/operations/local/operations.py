@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import cast
 
 import msgspec
 
@@ -41,17 +40,6 @@ from onward.operations.local.effects import LocalEffects
 from onward.operations.local.lists import LocalLists, LocalNotifications
 from onward.operations.local.look import LocalLook, run_state
 from onward.operations.local.submit import LocalSubmit, run_id_of, terms_of
-from onward.operations.replies.database import Recovered, RunRecovered
-from onward.operations.replies.runs import (
-    Forked,
-    LeftShown,
-    PlannedAct,
-    Resumed,
-    ResumePreview,
-    RunState,
-    Submitted,
-    SubmittedRuns,
-)
 from onward.operations.requests import (
     AnswerGate,
     CancelRun,
@@ -68,6 +56,15 @@ from onward.operations.requests import (
 )
 from onward.read.lookup import completed_of, find_run
 from onward.read.view import dead_end
+from onward.replies.database import Recovered, RunRecovered
+from onward.replies.runs import (
+    PlannedAct,
+    ResumePreview,
+    RunState,
+    RunWithNotice,
+    Submitted,
+    SubmittedRuns,
+)
 
 
 async def preview(engine: Engine, run_id: str, how: Resume, *, now_us: int) -> ResumePreview:
@@ -88,7 +85,7 @@ async def preview(engine: Engine, run_id: str, how: Resume, *, now_us: int) -> R
         found["plan"], found["notice"] = list(_planned_acts(seen, now_us)), seen.notice
         if waits and how.action is None:  # it is only prepared
             found["plan"] += asks
-        found["left"] = [cast("LeftShown", view_left(left)) for left in seen.left]
+        found["left"] = [view_left(left) for left in seen.left]
     found["skip"] = await completed_of(engine.store.log, run_id)
     return found
 
@@ -155,7 +152,7 @@ class LocalDecide(msgspec.Struct, frozen=True):
         how = resume_of(request)
         return await preview(self.engine, await self._run_id(request.run), how, now_us=self.clock.now_us())
 
-    async def resume_run(self, request: ResumeRun) -> Resumed:
+    async def resume_run(self, request: ResumeRun) -> RunWithNotice:
         """Queue a stopped run, under all checks of a resume; or cancel it."""
         notices: list[str] = []
         how = replace(resume_of(request), by=request.by, run=False, terms=terms_of(request))
@@ -269,7 +266,7 @@ class LocalStart(msgspec.Struct, frozen=True):
     def _submit(self) -> LocalSubmit:
         return LocalSubmit(self.engine.registry, self.engine.submitting)
 
-    async def fork_run(self, request: ForkRun) -> Forked:
+    async def fork_run(self, request: ForkRun) -> RunWithNotice:
         """A new run that shares another's log up to a checkpoint. The other run is not touched."""
         parent = (await find_run(self.engine.store.runs, request.run)).row.id
         notices: list[str] = []

@@ -9,10 +9,9 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from onward.engine.call_log import CallMemory, read_memory
 from onward.engine.journal import Journal
@@ -20,23 +19,15 @@ from onward.engine.log import Folded
 from onward.engine.sources import Sources
 from onward.errors import OnwardError, StoreCorrupt
 from onward.machine.definition import AGENT, Definition
-from onward.model.call import CallKind
+from onward.model.call import CallKind, Usage
 from onward.model.chat import ChunkKind, Part
 from onward.model.events import OUTPUT_LINES_MAX, STDERR, STDOUT, Artifact, LastOutput, PrintedLine
 from onward.model.ids import display_id
 from onward.model.run import OpenStep, Run, StepCalls
-from onward.operations.replies.steps import (
-    ArtifactContent,
-    ArtifactListed,
-    CallListed,
-    CallProgress,
-    StepPage,
-    StepProgress,
-)
 from onward.pipeline.graph import Node
 from onward.read.log import Claim, Step, Try
 from onward.read.step import LOST, OPEN, CallSeen, StepHistory, read_calls
-from onward.read.view import instant, view_output, view_step
+from onward.read.view import instant, view_output, view_step, view_try
 from onward.receipts.entry import closing
 from onward.receipts.folder import (
     OUTPUT_ENDING,
@@ -48,13 +39,23 @@ from onward.receipts.folder import (
     flow_name,
     step_file,
 )
+from onward.replies.steps import (
+    ArtifactContent,
+    ArtifactListed,
+    CallListed,
+    CallProgress,
+    CallUsageShown,
+    StepPage,
+    StepProgress,
+    TryPage,
+)
 from onward.store.owner import owner_label
 from onward.store.port.store import Store
 
 
 def view_artifact(id: str, artifact: Artifact) -> ArtifactListed:
     """What is known of an artifact."""
-    view = {
+    return {
         "id": id,
         "name": artifact.name,
         "size_bytes": artifact.size,
@@ -63,18 +64,20 @@ def view_artifact(id: str, artifact: Artifact) -> ArtifactListed:
         "step": artifact.step,
         "hash": artifact.hash,
     }
-    return cast("ArtifactListed", view)
 
 
 def view_content(id: str, artifact: Artifact, content: bytes | None) -> ArtifactContent:
     """An artifact with its content; `content` is None if the store has lost it."""
     if content is None:
         raise StoreCorrupt(f"the content of artifact {id!r} ({artifact.hash}) is missing or damaged.")
+    shown: ArtifactContent = {**view_artifact(id, artifact), "content": "", "content_base64": ""}
     if artifact.form == "bytes":
-        shown = {"content_base64": base64.b64encode(content).decode()}
+        del shown["content"]
+        shown["content_base64"] = base64.b64encode(content).decode()
     else:
-        shown = {"content": content.decode()}
-    return cast("ArtifactContent", {**view_artifact(id, artifact), **shown})
+        del shown["content_base64"]
+        shown["content"] = content.decode()
+    return shown
 
 
 MICRO = 1_000_000
@@ -83,7 +86,7 @@ MICRO = 1_000_000
 def view_call(call: CallSeen, *, is_gone: bool = False) -> CallListed:
     """One try of a call; its cost in units of money. `is_gone`: no process holds its run any more."""
     estimated = call.estimated
-    view = {
+    return {
         "step": call.step,
         "attempt": call.attempt,
         "call": call.call,
@@ -97,7 +100,7 @@ def view_call(call: CallSeen, *, is_gone: bool = False) -> CallListed:
         "ended_at": instant(call.ended_at_us),
         "duration_s": None if call.duration_us is None else call.duration_us / MICRO,
         "model": call.model,
-        "usage": None if call.usage is None else asdict(call.usage),
+        "usage": None if call.usage is None else _view_usage(call.usage),
         "cost": None if call.cost_micro is None else call.cost_micro / MICRO,
         "estimated": None
         if estimated is None
@@ -108,7 +111,16 @@ def view_call(call: CallSeen, *, is_gone: bool = False) -> CallListed:
         "error": call.error,
         "by": call.by,
     }
-    return cast("CallListed", view)
+
+
+def _view_usage(usage: Usage) -> CallUsageShown:
+    return {
+        "input": usage.input,
+        "output": usage.output,
+        "cached": usage.cached,
+        "reasoning": usage.reasoning,
+        "cache_write": usage.cache_write,
+    }
 
 
 def shortened(calls: Iterable[CallSeen]) -> int | None:
@@ -225,14 +237,13 @@ class StepView(msgspec.Struct, frozen=True):
     served: ServedNode | None
     runs: Folder | None
 
-    def page(self, status: str, visits: list[str]) -> StepPage:
-        """Everything about the step."""
+    def page(self, status: str, visits: list[str], shortened_to: int | None) -> StepPage:
+        """Everything about the step; `shortened_to` is the lowest ceiling of an answer of its agent."""
         finished, onward = self.history.finished, self.history.finished and self.history.finished.next
         places = [self._place(*one) for one in zip(self.step.tries, self.history.recorded_in, strict=True)]
-        shown = view_step(self.step, status)
         stored = {} if finished is None else finished.artifacts
-        page: dict[str, Any] = {
-            **shown,
+        return {
+            **view_step(self.step, status),
             "run": self.run.id,
             "display_id": display_id(self.run.id),
             "pipeline": self.run.pipeline,
@@ -249,13 +260,10 @@ class StepView(msgspec.Struct, frozen=True):
             "changed": self.history.changed,
             "artifacts": [view_artifact(id, one) for id, one in stored.items() if one is not None],
             "artifacts_removed": [id for id, one in stored.items() if one is None],
-            "tries": [
-                {**view, **self._left(one, place)}
-                for view, one, place in zip(shown["tries"], self.step.tries, places, strict=True)
-            ],
+            "tries": [self._try(*one) for one in zip(self.step.tries, places, strict=True)],
             "receipt": self._receipt(),
+            "shortened_to": shortened_to,
         }
-        return cast("StepPage", page)
 
     def _place(self, one: Try, recorded_in: str) -> Path | None:
         """The directory of a try, by its parts, if it is here."""
@@ -268,11 +276,11 @@ class StepView(msgspec.Struct, frozen=True):
         except OSError:  # something else is in the way
             return False
 
-    def _left(self, one: Try, place: Path | None) -> dict[str, Any]:
+    def _try(self, one: Try, place: Path | None) -> TryPage:
         if self.runs is None or place is None:
-            return {"directory": None}
-        output = one.output or _last_lines(self.runs, place)
-        return {"directory": self.runs.path(*place), "output": view_output(output)}
+            return {**view_try(one), "directory": None}
+        output = view_output(one.output or _last_lines(self.runs, place))
+        return {**view_try(one), "output": output, "directory": self.runs.path(*place)}
 
     def _prompt(self, places: list[Path | None]) -> str | None:
         """What the agent was asked: as it was written down for the last try, else as the pipeline says."""

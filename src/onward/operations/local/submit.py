@@ -5,8 +5,6 @@ The terms of a request come first: its idempotency key, what it asks, and the he
 
 from __future__ import annotations
 
-from typing import cast
-
 import msgspec
 from msgspec.structs import replace
 
@@ -19,11 +17,11 @@ from onward.machine.fold.rows import run_row
 from onward.model.ids import keyed_run_id, read_wanted
 from onward.model.run import Simulation
 from onward.model.values import Variables
-from onward.operations.replies.runs import RunListed, RunState, Submitted, SubmittedRuns
 from onward.operations.requests import NewRun, ResumeRun, RunChange, SubmitRun, SubmitRuns
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import completed_of
 from onward.read.view import view_row, view_run
+from onward.replies.runs import Submitted, SubmittedRuns
 
 
 def terms_of(request: RunChange | ResumeRun | NewRun) -> RequestTerms:
@@ -60,8 +58,7 @@ class LocalSubmit(msgspec.Struct, frozen=True):
         store = self.registry.store
         done = await completed_of(store.log, folded.run.id) if folded.is_repeat else ()
         workers = await store.workers.read()
-        viewed = view_run(run_row(folded.run), folded.holder, folded.run, done, workers=workers)
-        run = cast("RunState", viewed)
+        run = view_run(run_row(folded.run), folded.holder, folded.run, done, workers=workers)
         return {"run": run, "warnings": [str(warning) for warning in pipeline.warnings]}
 
     async def submit_runs(self, request: SubmitRuns) -> SubmittedRuns:
@@ -72,7 +69,7 @@ class LocalSubmit(msgspec.Struct, frozen=True):
         warnings = [str(warning) for pipeline in pipelines.values() for warning in pipeline.warnings]
         workers = await self.registry.store.workers.read()
         runs = [view_row(run_row(folded.run), folded.holder, workers=workers) for folded in created]
-        return {"runs": cast("list[RunListed]", runs), "warnings": warnings}
+        return {"runs": runs, "warnings": warnings}
 
     async def _once(self, known: dict[_What, Pipeline], request: SubmitRun) -> Pipeline:
         what = request.source, request.file, request.path, request.pipeline

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from onward.operations.replies.runs import Instant
+from onward.replies.runs import Instant, RunNamed, WaitingForShown
 
 
 class ReasonCounted(TypedDict):
@@ -42,14 +42,10 @@ class RunStuck(TypedDict):
     why: str
 
 
-class RunsUnserved(TypedDict):
+class RunsUnserved(WaitingForShown):
     """Due runs that no live worker can serve, and what they wait for."""
 
     runs: int
-    workers: int
-    handlers: list[str]
-    directory: str | None
-    says: str
 
 
 class NotificationsCounted(TypedDict):
@@ -107,12 +103,9 @@ class WorkerListed(TypedDict):
     started_at: Instant | None
 
 
-class RunRecovered(TypedDict):
+class RunRecovered(RunNamed):
     """A run whose process died, as it was stopped or requeued."""
 
-    id: str
-    display_id: str
-    status: str
     detail: str
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-from onward.operations.replies.runs import Instant, LeftShown, RunState
+from onward.replies.runs import Instant, LeftShown, RunNamed, RunState
 
 
 class ArtifactListed(TypedDict):
@@ -56,36 +56,36 @@ class EstimateShown(TypedDict):
     cost: float
 
 
-CallListed = TypedDict(
-    "CallListed",
-    {
-        "step": str,
-        "attempt": int,
-        "call": str,
-        "try": int,
-        "type": str,
-        "name": str,
-        "state": str,
-        "repeatable": bool,
-        "began_at": Instant | None,
-        "ended_at": Instant | None,
-        "duration_s": float | None,
-        "model": str,
-        "usage": CallUsageShown | None,
-        "cost": float | None,
-        "estimated": EstimateShown | None,
-        "shortened_to": int | None,
-        "about": str,
-        "is_gone": bool,
-        "request_id": str,
-        "error": str,
-        "by": str,
-    },
-)
-"""One try of a call inside a step; `state` is open, ok, error or lost.
+_NumberedTry = TypedDict("_NumberedTry", {"try": int})
+"""Apart because `try` cannot be the name of a field in a class."""
 
-`is_gone`: it is open, but the process that made it is gone; whoever continues the run records it as lost.
-"""
+
+class CallListed(_NumberedTry):
+    """One try of a call inside a step; `state` is open, ok, error or lost.
+
+    `is_gone`: it is open, but the process that made it is gone; whoever continues the run records it as lost.
+    """
+
+    step: str
+    attempt: int
+    call: str
+    type: str
+    name: str
+    state: str
+    repeatable: bool
+    began_at: Instant | None
+    ended_at: Instant | None
+    duration_s: float | None
+    model: str
+    usage: CallUsageShown | None
+    cost: float | None
+    estimated: EstimateShown | None
+    shortened_to: int | None
+    about: str
+    is_gone: bool
+    request_id: str
+    error: str
+    by: str
 
 
 class CallList(TypedDict):
@@ -94,6 +94,16 @@ class CallList(TypedDict):
     run: str
     display_id: str
     calls: list[CallListed]
+
+
+class CommandEnded(TypedDict):
+    """How a command ended; `truncated`: only the end of its output is here."""
+
+    exit_code: int | None
+    signal: int | None
+    stdout: str
+    stderr: str
+    truncated: bool
 
 
 class EffectShown(TypedDict):
@@ -168,8 +178,8 @@ class TryShown(TypedDict):
     output: OutputShown | None
 
 
-class StepShown(TypedDict):
-    """A step: what came of it, and every try of its attempts.
+class StepOutline(TypedDict):
+    """A step without its tries: what came of it.
 
     `duration_s` is how long the tries took together, `elapsed_s` the time from first start to outcome.
     """
@@ -184,27 +194,29 @@ class StepShown(TypedDict):
     elapsed_s: float | None
     reason: str
     log: list[str]
-    tries: list[TryShown]
     child: NotRequired[str]
     answer: NotRequired[str]
     by: NotRequired[str]
 
 
-class ForkListed(TypedDict):
+class StepShown(StepOutline):
+    """A step: what came of it, and every try of its attempts.
+
+    `duration_s` is how long the tries took together, `elapsed_s` the time from first start to outcome.
+    """
+
+    tries: list[TryShown]
+
+
+class ForkListed(RunNamed):
     """A run that was forked from another."""
 
-    id: str
-    display_id: str
     seq: int
-    status: str
 
 
-class ChildListed(TypedDict):
+class ChildListed(RunNamed):
     """A run that a step of another manages; `restart_of` names the child that it continues."""
 
-    id: str
-    display_id: str
-    status: str
     step: str
     restart_of: str | None
 
@@ -257,7 +269,7 @@ class StepNext(TypedDict):
     reason: str
 
 
-class StepPage(TypedDict):
+class StepPage(StepOutline):
     """Everything about one step.
 
     `visits` are all steps of its node. `handler` serves it, and `command` is what a tool runs. `changed` are
@@ -268,20 +280,7 @@ class StepPage(TypedDict):
     run: str
     display_id: str
     pipeline: str
-    step: str
-    node: str
-    status: str
-    attempts: int
-    started_at: Instant | None
-    finished_at: Instant | None
-    duration_s: float | None
-    elapsed_s: float | None
-    reason: str
-    log: list[str]
     tries: list[TryPage]
-    child: NotRequired[str]
-    answer: NotRequired[str]
-    by: NotRequired[str]
     visits: list[str]
     handler: str | None
     command: str | None
@@ -332,25 +331,27 @@ class DrawnJump(TypedDict):
     taken: int | None
 
 
-class DrawnRun(TypedDict):
+class DrawnRun(RunNamed):
     """The run that a graph shows."""
 
-    id: str
-    display_id: str
-    status: str
     reason: str
     next: str | None
 
 
-class Drawing(TypedDict):
+class SceneShown(TypedDict):
+    """The nodes and edges of a graph, and how they stand in a run."""
+
+    rankdir: str
+    start: str | None
+    nodes: list[DrawnNode]
+    edges: list[DrawnEdge]
+    jumps: list[DrawnJump]
+
+
+class Drawing(SceneShown):
     """A pipeline's graph, with a run in it or without."""
 
     pipeline: str
     pipeline_hash: str
     path: str | None
     run: DrawnRun | None
-    rankdir: str
-    start: str | None
-    nodes: list[DrawnNode]
-    edges: list[DrawnEdge]
-    jumps: list[DrawnJump]

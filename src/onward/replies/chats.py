@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from onward.operations.replies.runs import Instant, RunState
+from onward.replies.runs import Instant, RunState
 
 
 class ChatRunShown(RunState):

@@ -85,13 +85,18 @@ class WaitingForShown(TypedDict):
     says: str
 
 
-class RunListed(TypedDict):
-    """A run as lists show it. A running run whose owner died is interrupted, whoever finds out first."""
+class RunNamed(TypedDict):
+    """A run by its ids and its status."""
 
     id: str
     display_id: str
-    pipeline: str
     status: str
+
+
+class RunListed(RunNamed):
+    """A run as lists show it. A running run whose owner died is interrupted, whoever finds out first."""
+
+    pipeline: str
     reason: str
     detail: str
     recoverable: bool
@@ -283,14 +288,8 @@ class ResumePreview(TypedDict):
     notice: str
 
 
-class Resumed(RunState):
-    """A run that was resumed, and what whoever resumed it should know."""
-
-    notice: str
-
-
-class Forked(RunState):
-    """A new run that shares another's log, and what whoever forked it should know."""
+class RunWithNotice(RunState):
+    """A run that was resumed, or a fork that was made, and what whoever asked for it should know."""
 
     notice: str
 
