@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onward.draw.geometry import Direction, one_line
 from onward.draw.layers import Pair, loops_back, reading_order
 from onward.draw.states import NodeState, NodeStatus, States
 from onward.pipeline.graph import SHAPE_KINDS, Edge, Graph, Node
-from onward.replies.steps import DrawnEdge, DrawnJump, DrawnNode, SceneShown
+
+if TYPE_CHECKING:
+    from onward.replies.steps import DrawnEdge, DrawnJump, DrawnNode, SceneShown
 
 KIND_SHAPES: Mapping[str, str] = {kind: shape for shape, kind in SHAPE_KINDS.items()}
 KIND_WORDS: Mapping[str, str] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -24,13 +25,15 @@ from onward.read.step import CallSeen, read_calls
 from onward.read.view import instant
 from onward.receipts.folder import WORKSPACE, Folder, attempt_path, step_name
 from onward.receipts.run_directory import Seen, changed_since, files_named, files_of_attempt
-from onward.replies.runs import LeftFileShown, LeftShown
 from onward.store.codec import unseal
 from onward.store.owner import owner_host
 from onward.store.port.leases import Effect
 from onward.store.port.store import Store
 from onward.threads import in_thread
 from onward.workspace.port import TreePlace, Trees
+
+if TYPE_CHECKING:
+    from onward.replies.runs import LeftFileShown, LeftShown
 
 EFFECTS_MAX = 50
 FILES_VIEWED = 100

@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from onward.model.run import RunStatus
 from onward.model.values import rfc3339
-from onward.replies.database import NotificationsCounted, QueueMeasured, RunsCounted, Stats
 from onward.store.owner import owner_label
 from onward.store.port.runs import EndedRuns, HeldRuns, Measured, Undelivered
+
+if TYPE_CHECKING:
+    from onward.replies.database import NotificationsCounted, QueueMeasured, RunsCounted, Stats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -22,10 +22,12 @@ from onward.model.ids import branch_of, called, is_in_step, node_of, place_of
 from onward.model.run import Run, RunStatus
 from onward.read.log import Projection, Step, step_of
 from onward.read.view import instant, known_row
-from onward.replies.steps import Checkpoint
 from onward.store.codec import unseal
 from onward.store.port.log import RunLog, StoredEvent
 from onward.store.port.runs import Listed, RunQuery, Runs
+
+if TYPE_CHECKING:
+    from onward.replies.steps import Checkpoint
 
 PAGE, PAGE_FIRST = 1_000, 16
 PAGE_RUNS_MIN = 100

@@ -6,7 +6,7 @@ Also their steps, as `onward show` prints them, from the projection of the log.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import msgspec
 from msgspec.structs import replace
@@ -20,25 +20,27 @@ from onward.model.row import RegisteredWorker, RunRow, WaitingFor, handlers_miss
 from onward.model.run import AttemptState, Branch, Gate, OpenStep, Pending, Run, RunStatus
 from onward.model.values import rfc3339, tags_in
 from onward.read.log import LEFT, Projection, Step, Try
-from onward.replies.runs import (
-    BranchShown,
-    ChoiceOffered,
-    ForkPoint,
-    GateShown,
-    LimitStop,
-    ManagerShown,
-    OpenStepShown,
-    PendingShown,
-    RunListed,
-    RunState,
-    WaitingForShown,
-    WorkspaceShown,
-)
-from onward.replies.steps import EventShown, OutputShown, StepShown, TryShown
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
 from onward.store.port.leases import Holder
 from onward.store.port.log import StoredEvent
+
+if TYPE_CHECKING:
+    from onward.replies.runs import (
+        BranchShown,
+        ChoiceOffered,
+        ForkPoint,
+        GateShown,
+        LimitStop,
+        ManagerShown,
+        OpenStepShown,
+        PendingShown,
+        RunListed,
+        RunState,
+        WaitingForShown,
+        WorkspaceShown,
+    )
+    from onward.replies.steps import EventShown, OutputShown, StepShown, TryShown
 
 
 @overload

@@ -7,14 +7,16 @@ Each completion script asks `onward __complete INDEX WORD...` what can stand at 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.output import FINE
-from onward.cli.replies import CompletionShown, VersionShown
 from onward.version import VERSION
+
+if TYPE_CHECKING:
+    from onward.cli.replies import CompletionShown, VersionShown
 
 
 def version(*, common: Common = COMMON, out: Out) -> int:

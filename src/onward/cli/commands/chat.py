@@ -10,7 +10,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -24,15 +24,17 @@ from onward.model.ids import called, node_of, place_of
 from onward.model.values import LIMIT
 from onward.operations.here.submission import directory_of
 from onward.operations.requests import GetRun, ListChats, ReadMessages, ResumeRun, SendMessage, ShowChat
-from onward.replies.chats import (
-    ChatListed,
-    ChatPage,
-    ChatRunShown,
-    MessagePiece,
-    MessageSent,
-    MessageShown,
-)
-from onward.replies.runs import RunState
+
+if TYPE_CHECKING:
+    from onward.replies.chats import (
+        ChatListed,
+        ChatPage,
+        ChatRunShown,
+        MessagePiece,
+        MessageSent,
+        MessageShown,
+    )
+    from onward.replies.runs import RunState
 
 STDIN = "-"
 STDIN_CHARACTERS_MAX = 1_100_000

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -22,17 +22,19 @@ from onward.agents.tools.toolbox import list_tools
 from onward.cli.operations import app_of, common_app, opened, programs_of, store_with_homes, toolbox_of
 from onward.cli.options import COMMON, Common, Out, RealTools, RunName
 from onward.cli.output import FAILED, FINE, USAGE, count, table
-from onward.cli.replies import VerificationShown
 from onward.config import load_settings, own_environment
 from onward.errors import InvalidPipeline
 from onward.model.ids import called
 from onward.model.limits import shown_amount
 from onward.operations.here.database import check_installation
 from onward.operations.here.directories import verify_runs
-from onward.operations.here.replies import RunVerified
 from onward.operations.here.requests import VerifyRuns
 from onward.operations.here.submission import script_template
 from onward.pipeline.source import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from onward.cli.replies import VerificationShown
+    from onward.operations.here.replies import RunVerified
 
 
 async def validate(

@@ -10,21 +10,23 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from onward.cli.commands.foreground import Foreground, foreground
 from onward.cli.options import COMMON, Common, Out, RunName, number
 from onward.cli.output import FINE, UNFINISHED, exit_of
-from onward.cli.replies import Steered
 from onward.clock import SystemClock
 from onward.errors import Refused
 from onward.model.ids import called
 from onward.model.run import RunStatus
 from onward.model.values import WAIT
 from onward.operations.requests import CancelRun, DismissRun, GetRun, ListRuns, PauseRun, SteerRun
-from onward.replies.runs import RunState
+
+if TYPE_CHECKING:
+    from onward.cli.replies import Steered
+    from onward.replies.runs import RunState
 
 POLL_S = 0.1
 Wait = Annotated[
@@ -36,7 +38,7 @@ Wait = Annotated[
     ),
 ]
 Timeout = Annotated[float, number(WAIT, help="For how many seconds to wait; 0 only asks.")]
-Ask = Callable[[], Awaitable[RunState]]
+Ask = Callable[[], "Awaitable[RunState]"]
 
 
 async def pause(

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from onward.cli.operations import effects_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.output import FINE, UNFINISHED, Output, tell_error
-from onward.cli.replies import EffectForgotten
 from onward.config import own_environment, step_key
 from onward.errors import CannotExecute, InvalidInput, Refused
 from onward.operations.here.effect import run_effect
-from onward.operations.here.replies import EffectMade
 from onward.operations.here.requests import RunEffect
 from onward.operations.requests import ForgetEffect, GetEffect, SettleEffect
-from onward.replies.steps import EffectShown
+
+if TYPE_CHECKING:
+    from onward.cli.replies import EffectForgotten
+    from onward.operations.here.replies import EffectMade
+    from onward.replies.steps import EffectShown
 
 # As shells and `env` have it.
 NOT_EXECUTABLE, MISSING = 126, 127

@@ -10,7 +10,7 @@ import asyncio
 import base64
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -23,10 +23,12 @@ from onward.clock import SystemClock
 from onward.errors import InvalidInput
 from onward.model.ids import called
 from onward.model.values import ATTEMPT
-from onward.operations.here.replies import FilesWritten, LogPiece, ReceiptsWritten
 from onward.operations.here.requests import ReadLogs, WriteFiles, WriteReceipts
 from onward.operations.requests import GetArtifact, ListArtifacts
-from onward.replies.steps import ArtifactContent, ArtifactList
+
+if TYPE_CHECKING:
+    from onward.operations.here.replies import FilesWritten, LogPiece, ReceiptsWritten
+    from onward.replies.steps import ArtifactContent, ArtifactList
 
 FILES_SHOWN = 50
 CONTENT = ("content", "content_base64")

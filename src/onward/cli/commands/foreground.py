@@ -35,14 +35,14 @@ from onward.model.ids import called
 from onward.model.run import Gate, Run
 from onward.operations.here.execute import Execution
 from onward.operations.local.operations import LocalOperations
-from onward.operations.protocol import Operations
 from onward.pipeline.gate import FREEFORM
 from onward.read.view import view_gate
-from onward.replies.runs import RunState
 
 if TYPE_CHECKING:
     from onward.app import Onward
     from onward.notify.courier import Courier
+    from onward.operations.protocol import Operations
+    from onward.replies.runs import RunState
 
 
 FIRST_SIGNAL = "stopping after the current step; press Ctrl-C again to stop now"

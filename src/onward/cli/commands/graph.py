@@ -11,7 +11,7 @@ import stat
 import sys
 import tempfile
 from contextlib import suppress
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -24,7 +24,9 @@ from onward.draw.text import UNICODE, Row, to_rows
 from onward.errors import InvalidInput, NoDatabase, Refused, RunNotFound
 from onward.model.ids import called
 from onward.operations.requests import DrawRun
-from onward.replies.steps import Drawing
+
+if TYPE_CHECKING:
+    from onward.replies.steps import Drawing
 
 Format = Literal["svg", "text"]
 

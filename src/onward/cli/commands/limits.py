@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from cyclopts import Parameter
 
@@ -18,7 +18,9 @@ from onward.errors import InvalidInput
 from onward.model.limits import MEASURES, SCOPE_KINDS, check_measure, check_scope, read_amount, shown_amount
 from onward.model.values import LIMIT
 from onward.operations.requests import GetUsage, ListLimits, ResetLimits, SetLimit
-from onward.replies.database import LimitChanged, MeasureShown, ScopeShown, UsageList, UsageShown
+
+if TYPE_CHECKING:
+    from onward.replies.database import LimitChanged, MeasureShown, ScopeShown, UsageList, UsageShown
 
 SHOWN_MAX = 5
 LIMIT_HEADINGS = ("SCOPE", "OF", "LIMIT", "SPENT", "RESERVED", "USED")

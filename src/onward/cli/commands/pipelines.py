@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -17,7 +17,9 @@ from onward.model.ids import read_version, read_wanted
 from onward.model.values import LIMIT
 from onward.operations.here.submission import addition
 from onward.operations.requests import AddPipeline, EnablePipeline, GetPipeline, ListPipelines, RemovePipeline
-from onward.replies.database import PipelineListed, PipelinePage
+
+if TYPE_CHECKING:
+    from onward.replies.database import PipelineListed, PipelinePage
 
 HEADINGS = ("NAME", "ENABLED", "NEWEST", "BY", "AT")
 VERSION_HEADINGS = ("VERSION", "", "ADDED BY", "AT", "SOURCE", "FILE")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from cyclopts import Parameter
 
@@ -25,11 +25,13 @@ from onward.model.gate import Verdict
 from onward.model.ids import called
 from onward.model.limits import SCOPE_KINDS, check_measure, check_scope, kind_of, read_amount
 from onward.model.run import RunStatus
-from onward.operations.here.replies import ResumeOutlook
 from onward.operations.here.submission import directory_of, is_elsewhere, missing_notice
 from onward.operations.requests import ALL, AnswerGate, GetRun, LimitRaise, ListGates, ResumeRun
 from onward.pipeline.gate import FREEFORM
-from onward.replies.runs import GateListed, ResumePreview, RunState, RunWithNotice
+
+if TYPE_CHECKING:
+    from onward.operations.here.replies import ResumeOutlook
+    from onward.replies.runs import GateListed, ResumePreview, RunState, RunWithNotice
 
 Repeats = Annotated[
     tuple[str, ...],

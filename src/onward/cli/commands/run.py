@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -41,7 +41,9 @@ from onward.model.values import EVENT
 from onward.operations.here.submission import directory_of, named, shadowed_notice, submission
 from onward.operations.requests import ForkRun, ListRuns, ResumeRun, SubmitRun
 from onward.pipeline.build import Pipeline
-from onward.replies.runs import RunListed
+
+if TYPE_CHECKING:
+    from onward.replies.runs import RunListed
 
 UNFINISHED_RUNS = tuple(
     status for status in RunStatus if status not in (RunStatus.COMPLETED, RunStatus.CANCELLED)

@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -32,8 +32,10 @@ from onward.operations.requests import (
     ShowRun,
     ShowStep,
 )
-from onward.replies.chats import MessagePiece
-from onward.replies.steps import CallList, CallListed, Checkpoint, EventShown, RunPage, StepPage
+
+if TYPE_CHECKING:
+    from onward.replies.chats import MessagePiece
+    from onward.replies.steps import CallList, CallListed, Checkpoint, EventShown, RunPage, StepPage
 
 VALUE_WIDTH = 80
 ENVELOPE = ("seq", "kind", "at", "token", "run")

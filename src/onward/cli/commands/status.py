@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -33,7 +33,6 @@ from onward.errors import InvalidInput, NoDatabase
 from onward.model.ids import called
 from onward.model.run import RunStatus
 from onward.model.values import LIMIT, span
-from onward.operations.protocol import ListOperations
 from onward.operations.requests import (
     ALL,
     GetRun,
@@ -43,8 +42,11 @@ from onward.operations.requests import (
     RetryNotification,
     RunGates,
 )
-from onward.replies.database import NotificationShown, Stats
-from onward.replies.runs import LimitStop, RunList, RunListed
+
+if TYPE_CHECKING:
+    from onward.operations.protocol import ListOperations
+    from onward.replies.database import NotificationShown, Stats
+    from onward.replies.runs import LimitStop, RunList, RunListed
 
 StatusName = Literal[
     "queued", "running", "waiting", "paused", "interrupted", "failed", "completed", "cancelled"

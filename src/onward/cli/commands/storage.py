@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import zstandard
 from cyclopts import Parameter
@@ -19,15 +19,17 @@ from onward.cli.operations import collector_of, opened, place_of
 from onward.cli.options import COMMON, Common, Out, duration, number
 from onward.cli.output import FAILED, FINE, Output, count
 from onward.cli.print.run import id_words
-from onward.cli.replies import ExportWritten
 from onward.clock import SystemClock
 from onward.errors import InvalidInput, Refused
 from onward.model.ids import called
 from onward.model.values import GIBIBYTES, KEPT, WAIT
 from onward.operations.here.database import export_runs, import_runs, spool_of
 from onward.operations.here.directories import collect_runs
-from onward.operations.here.replies import Exported, RunsCollected
 from onward.operations.here.requests import CollectRuns, ExportRuns, ImportRuns
+
+if TYPE_CHECKING:
+    from onward.cli.replies import ExportWritten
+    from onward.operations.here.replies import Exported, RunsCollected
 
 STANDARD = "-"
 

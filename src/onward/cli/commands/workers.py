@@ -15,7 +15,6 @@ from cyclopts import Parameter
 from onward.cli.operations import app_of, check_there, courier_of, lists_of
 from onward.cli.options import COMMON, Common, LogFormat, Out, duration, number
 from onward.cli.output import FAILED, FINE, Output, count, one_line, table
-from onward.cli.replies import RunsRecovered, WorkerDone
 from onward.cli.signals import Force, on_signals
 from onward.clock import SystemClock
 from onward.config import load_settings
@@ -32,15 +31,16 @@ from onward.observe.metrics import Health, Metrics, WatchedHandler, slow_after_s
 from onward.observe.pages import Pages, address_of, serving
 from onward.operations.local.operations import LocalOperations
 from onward.operations.requests import ListWorkers, RecoverRuns
-from onward.replies.database import WorkerListed
 from onward.store.owner import owner_label
 from onward.store.port.store import Store
 from onward.version import VERSION
 
 if TYPE_CHECKING:
     from onward.app import Onward
+    from onward.cli.replies import RunsRecovered, WorkerDone
     from onward.engine.appender import Observer
     from onward.notify.courier import Courier
+    from onward.replies.database import WorkerListed
     from onward.worker import Shift
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,7 +23,9 @@ from onward.model.events import WORKTREE, LastOutput
 from onward.model.ids import called, is_in_step
 from onward.model.values import read_rfc3339, span
 from onward.read.view import dead_end
-from onward.replies.runs import LimitStop, RunListed, RunState
+
+if TYPE_CHECKING:
+    from onward.replies.runs import LimitStop, RunListed, RunState
 
 SIMULATED = {
     "all": "simulated: nothing is executed",

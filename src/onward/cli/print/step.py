@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onward.cli.options import Common
 from onward.cli.output import clean, count, local_time, one_line, table
 from onward.cli.print.run import instant_us, when
 from onward.model.ids import called
 from onward.model.values import span
-from onward.replies.steps import StepPage, TryPage
+
+if TYPE_CHECKING:
+    from onward.replies.steps import StepPage, TryPage
 
 LINES_SHOWN = 10
 VALUE_WIDTH = 100

@@ -11,7 +11,7 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
 from importlib.metadata import PackageNotFoundError, version
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from onward.carry.exporter import Exporter, with_parents
 from onward.carry.format import GIB, Spool, UnpackLimits
@@ -20,7 +20,6 @@ from onward.clock import Clock
 from onward.model.ids import called
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
-from onward.operations.here.replies import Check, Exported, Imported
 from onward.operations.here.requests import ExportRuns, ImportRuns
 from onward.operations.requests import ALL
 from onward.read.lookup import find_run
@@ -28,6 +27,9 @@ from onward.store.owner import exposed_files
 from onward.store.port.runs import Measured, RunQuery, Runs
 from onward.store.port.store import Store
 from onward.version import VERSION
+
+if TYPE_CHECKING:
+    from onward.operations.here.replies import Check, Exported, Imported
 
 WHY_CHARACTERS_MAX = 200
 PIPELINES_AT_ONCE = 100

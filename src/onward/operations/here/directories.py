@@ -13,7 +13,7 @@ import codecs
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -26,14 +26,6 @@ from onward.engine.sources import Sources
 from onward.errors import InvalidInput
 from onward.model.events import STDERR, STDOUT, AttemptFailed, Event, LastOutput, StepFinished, StepStarted
 from onward.model.run import RunStatus
-from onward.operations.here.replies import (
-    FilesWritten,
-    FindingShown,
-    LogPiece,
-    ReceiptsWritten,
-    RunsCollected,
-    RunVerified,
-)
 from onward.operations.here.requests import CollectRuns, ReadLogs, VerifyRuns, WriteFiles, WriteReceipts
 from onward.operations.local.lists import LocalLists
 from onward.operations.local.look import has_stopped
@@ -56,6 +48,16 @@ from onward.receipts.folder import (
 from onward.receipts.run_directory import Homes
 from onward.store.codec import unseal
 from onward.store.port.store import Store
+
+if TYPE_CHECKING:
+    from onward.operations.here.replies import (
+        FilesWritten,
+        FindingShown,
+        LogPiece,
+        ReceiptsWritten,
+        RunsCollected,
+        RunVerified,
+    )
 
 LAZY = "missing"  # what was never written is no problem: it is written now
 

@@ -6,15 +6,18 @@ Apart from `execute` because scripts call `onward effect` often: it must start q
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from onward.engine.effects import AtMostOnce, NotBegun, Once
 from onward.errors import InvalidInput, SpawnFailed
 from onward.model.result import CommandResult, EffectResult, as_command
-from onward.operations.here.replies import EffectMade
 from onward.operations.here.requests import RunEffect
 from onward.operations.local.effects import view_command
 from onward.process import SystemSpawn
 from onward.redact.redactor import cleaner_of
+
+if TYPE_CHECKING:
+    from onward.operations.here.replies import EffectMade
 
 STDERR_CHARACTERS = 8_000
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,7 +20,6 @@ from onward.machine.decide.requests import open_gate
 from onward.machine.fold.rows import run_row
 from onward.model.events import StepFinished
 from onward.model.ids import display_id
-from onward.operations.here.replies import LastCheckpoint, ResumeOutlook
 from onward.operations.local.look import limit_stop, run_state, wait_stopped
 from onward.operations.local.operations import answer_of, is_asking, resume_of
 from onward.operations.local.submit import prepared, start_of, terms_of
@@ -27,9 +27,12 @@ from onward.operations.requests import AnswerGate, GetRun, ResumeRun, SubmitRun
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import find_run, last_checkpoint
 from onward.read.view import instant, view_run
-from onward.replies.runs import RunState
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
+
+if TYPE_CHECKING:
+    from onward.operations.here.replies import LastCheckpoint, ResumeOutlook
+    from onward.replies.runs import RunState
 
 
 class Execution(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -42,20 +42,22 @@ from onward.operations.local.look import has_stopped, run_state
 from onward.operations.requests import ListChats, ListMessages, ReadMessages, SendMessage, ShowChat
 from onward.read.lookup import find_run
 from onward.read.view import instant, known_row
-from onward.replies.chats import (
-    ChatList,
-    ChatListed,
-    ChatPage,
-    ChatRunShown,
-    MessagePiece,
-    MessageSent,
-    MessageShown,
-    MessageWaiting,
-    PartShown,
-)
 from onward.store.port.messages import READ_MAX, ChatRow, MessageQuery
 from onward.store.port.runs import read_cursor, write_cursor
 from onward.store.port.store import Store
+
+if TYPE_CHECKING:
+    from onward.replies.chats import (
+        ChatList,
+        ChatListed,
+        ChatPage,
+        ChatRunShown,
+        MessagePiece,
+        MessageSent,
+        MessageShown,
+        MessageWaiting,
+        PartShown,
+    )
 
 POLL_S = 0.1
 

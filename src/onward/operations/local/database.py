@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -36,23 +37,25 @@ from onward.operations.requests import (
 )
 from onward.read.lookup import find_run
 from onward.read.view import instant
-from onward.replies.database import (
-    LimitChanged,
-    LimitList,
-    MeasureShown,
-    PipelineAdded,
-    PipelineList,
-    PipelineListed,
-    PipelinePage,
-    PipelineRemoved,
-    PipelineVersion,
-    ScopeShown,
-    UsageList,
-    UsageShown,
-)
 from onward.store.port.limits import Scope, Spent, UsageKind
 from onward.store.port.retention import NewSource, RegisteredPipeline, RegisteredVersion
 from onward.store.port.store import Store
+
+if TYPE_CHECKING:
+    from onward.replies.database import (
+        LimitChanged,
+        LimitList,
+        MeasureShown,
+        PipelineAdded,
+        PipelineList,
+        PipelineListed,
+        PipelinePage,
+        PipelineRemoved,
+        PipelineVersion,
+        ScopeShown,
+        UsageList,
+        UsageShown,
+    )
 
 
 class LocalPipelines(msgspec.Struct, frozen=True):
@@ -262,12 +265,13 @@ def _is_spent_up(scope: Scope, changes: Collection[str]) -> bool:
     return any(name in changes and 0 < limit <= spent for name, limit, spent in figures)
 
 
+def _view_measure(limit: int, own: int | None, spent: int, reserved: int) -> MeasureShown:
+    return {"limit": limit or None, "is_own": own is not None, "spent": spent, "reserved": reserved}
+
+
 def _view_scope(scope: Scope) -> ScopeShown:
     figures = zip(scope.limit, scope.own, scope.spent, scope.reserved, strict=True)
-    tokens, cost, calls = (
-        MeasureShown(limit=limit or None, is_own=own is not None, spent=spent, reserved=reserved)
-        for limit, own, spent, reserved in figures
-    )
+    tokens, cost, calls = (_view_measure(*one) for one in figures)
     return {
         "scope": scope.id,
         "kind": kind_of(scope.id),

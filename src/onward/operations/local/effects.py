@@ -5,7 +5,7 @@ Apart from the other groups because scripts call `onward effect` often, so it mu
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,9 +13,11 @@ from onward.engine.effects import AtMostOnce
 from onward.model.result import CommandResult, EffectResult, FunctionResult, as_command, unpack_effect
 from onward.operations.requests import ForgetEffect, GetEffect, SettleEffect
 from onward.read.view import instant
-from onward.replies.steps import CommandEnded, EffectShown
 from onward.store.owner import owner_label
 from onward.store.port.leases import Effect
+
+if TYPE_CHECKING:
+    from onward.replies.steps import CommandEnded, EffectShown
 
 
 class LocalEffects(msgspec.Struct, frozen=True):

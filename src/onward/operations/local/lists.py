@@ -26,15 +26,6 @@ from onward.operations.requests import (
 )
 from onward.read.lookup import completed_of, find_run, list_runs
 from onward.read.view import instant, view_choice, view_gate, view_row
-from onward.replies.database import NotificationList, NotificationShown, Stats, WorkerListed
-from onward.replies.runs import (
-    GateList,
-    GateListed,
-    GateShown,
-    LimitStop,
-    RunList,
-    RunListed,
-)
 from onward.store.owner import owner_label
 from onward.store.port.runs import (
     Delivery,
@@ -49,6 +40,15 @@ from onward.store.port.store import Store
 
 if TYPE_CHECKING:
     from onward.model.run import Run
+    from onward.replies.database import NotificationList, NotificationShown, Stats, WorkerListed
+    from onward.replies.runs import (
+        GateList,
+        GateListed,
+        GateShown,
+        LimitStop,
+        RunList,
+        RunListed,
+    )
 
 
 class LocalLists(msgspec.Struct, frozen=True):

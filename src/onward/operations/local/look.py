@@ -63,26 +63,26 @@ from onward.read.view import (
     view_run,
     view_steps,
 )
-from onward.replies.runs import LeftShown, LimitStop, RunNamed, RunState
-from onward.replies.steps import (
-    ArtifactContent,
-    ArtifactList,
-    CallList,
-    Checkpoint,
-    ChildListed,
-    Drawing,
-    EventShown,
-    ForkListed,
-    RunPage,
-    StepPage,
-    StepProgress,
-)
 from onward.store.codec import unseal
 from onward.store.port.log import RunLog, StoredEvent
 from onward.store.port.store import Store
 
 if TYPE_CHECKING:
     from onward.engine.engine import Engine
+    from onward.replies.runs import LeftShown, LimitStop, RunNamed, RunState
+    from onward.replies.steps import (
+        ArtifactContent,
+        ArtifactList,
+        CallList,
+        Checkpoint,
+        ChildListed,
+        Drawing,
+        EventShown,
+        ForkListed,
+        RunPage,
+        StepPage,
+        StepProgress,
+    )
 
 
 STOP_POLL_S = 0.1
@@ -243,7 +243,8 @@ class LocalLook(msgspec.Struct, frozen=True):
 
     async def _relatives(self, run_id: str) -> tuple[list[ForkListed], list[ChildListed]]:
         """The runs that came from this one: its forks, and the children that its steps manage."""
-        forks, children = list[ForkListed](), list[ChildListed]()
+        forks: list[ForkListed] = []
+        children: list[ChildListed] = []
         for listed in await self.store.runs.relatives(run_id):
             row = known_row(listed.row, listed.holder)
             about: RunNamed = {"id": row.id, "display_id": row.display_id, "status": row.status.value}

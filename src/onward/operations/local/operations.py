@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -56,15 +57,17 @@ from onward.operations.requests import (
 )
 from onward.read.lookup import completed_of, find_run
 from onward.read.view import dead_end
-from onward.replies.database import Recovered, RunRecovered
-from onward.replies.runs import (
-    PlannedAct,
-    ResumePreview,
-    RunState,
-    RunWithNotice,
-    Submitted,
-    SubmittedRuns,
-)
+
+if TYPE_CHECKING:
+    from onward.replies.database import Recovered, RunRecovered
+    from onward.replies.runs import (
+        PlannedAct,
+        ResumePreview,
+        RunState,
+        RunWithNotice,
+        Submitted,
+        SubmittedRuns,
+    )
 
 
 async def preview(engine: Engine, run_id: str, how: Resume, *, now_us: int) -> ResumePreview:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -39,18 +40,20 @@ from onward.receipts.folder import (
     flow_name,
     step_file,
 )
-from onward.replies.steps import (
-    ArtifactContent,
-    ArtifactListed,
-    CallListed,
-    CallProgress,
-    CallUsageShown,
-    StepPage,
-    StepProgress,
-    TryPage,
-)
 from onward.store.owner import owner_label
 from onward.store.port.store import Store
+
+if TYPE_CHECKING:
+    from onward.replies.steps import (
+        ArtifactContent,
+        ArtifactListed,
+        CallListed,
+        CallProgress,
+        CallUsageShown,
+        StepPage,
+        StepProgress,
+        TryPage,
+    )
 
 
 def view_artifact(id: str, artifact: Artifact) -> ArtifactListed:

@@ -5,6 +5,8 @@ The terms of a request come first: its idempotency key, what it asks, and the he
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 from msgspec.structs import replace
 
@@ -21,7 +23,9 @@ from onward.operations.requests import NewRun, ResumeRun, RunChange, SubmitRun, 
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import completed_of
 from onward.read.view import view_row, view_run
-from onward.replies.runs import Submitted, SubmittedRuns
+
+if TYPE_CHECKING:
+    from onward.replies.runs import Submitted, SubmittedRuns
 
 
 def terms_of(request: RunChange | ResumeRun | NewRun) -> RequestTerms:
