@@ -95,7 +95,10 @@ DELETE FROM migration WHERE number >= 7
 
 
 def without_domains() -> str:
-    """What 016 did in PostgreSQL, undone, so that it can be done again: a CHECK of any kind has its name."""
+    """What 016 and 019 did in PostgreSQL, undone, so that it can be done again.
+
+    A CHECK of any kind has the name of the one that was dropped.
+    """
     scripts = {name: script for _, name, script in load_migrations("onward.store.postgres")}
     made, undone = re.findall(r"^CREATE DOMAIN (\w+)", scripts["domains"], re.MULTILINE), ""
     for table, changes in re.findall(r"^ALTER TABLE (\w+)([^;]+);", scripts["domains"], re.MULTILINE):
@@ -103,7 +106,7 @@ def without_domains() -> str:
             undone += f"ALTER TABLE {table} ADD CONSTRAINT {check} CHECK (true);"
         for column, domain in re.findall(r"ALTER COLUMN (\w+) TYPE (\w+)", changes):
             undone += f"ALTER TABLE {table} ALTER COLUMN {column} TYPE TEXT;" if domain in made else ""
-    return f"{undone} DROP DOMAIN {', '.join(made)};"
+    return f"{undone} DROP DOMAIN {', '.join(made)}; DROP FUNCTION onward_refuse;"
 
 
 class Database:

@@ -26,9 +26,10 @@ from onward.store.codec import check_chain
 from onward.store.port.log import ORIGIN, TakeFilter
 from onward.store.port.runs import RunQuery
 from onward.store.postgres.adapter import PostgresStore
+from onward.store.postgres.calls import CONTENT_MISSING
 from onward.store.postgres.connection import Address, ConnectionLost, ServerError, connect
 from onward.store.postgres.pool import Wire
-from onward.store.postgres.statements import BEGIN, ROLLBACK, call
+from onward.store.postgres.statements import BEGIN, ROLLBACK, call, texts
 from onward.testing.postgres import PostgresServer
 from tests.conformance.drafts import created, creation, everything_of, held, log_of, step, stepped
 from tests.store.proxy import Loss, Proxy
@@ -429,4 +430,16 @@ async def test_a_failed_statement_undoes_everything_that_was_sent_with_it(
     assert (raised.value.sqlstate, raised.value.constraint) == ("23514", "blob_hash_check")
     assert await wire.run(call("blob_get", hash="0" * 64)) == [[]]
     assert await wire.run(blob, call("run_count")) == [[], []]
+    wire.close()
+
+
+async def test_a_statement_that_refuses_says_why_to_whoever_reads_the_log_of_the_server(
+    witness: PostgresStore, postgres_ready_url: str
+) -> None:
+    wire = Wire(await connect(Address.parse(postgres_ready_url)))
+    blob = call("blob_put", hash="0" * 64, encoding="plain", content=b"", touched_at_us=0)
+    with pytest.raises(ServerError, match="content that was stored before is deleted") as raised:
+        await wire.run(blob, call("blob_hold", hashes=texts(["1" * 64])))
+    assert raised.value.sqlstate == CONTENT_MISSING
+    assert await wire.run(call("blob_get", hash="0" * 64)) == [[]]
     wire.close()

@@ -9,6 +9,7 @@ import apsw
 import pytest
 from apsw.ext import query_info
 
+from onward.store.postgres.calls import CONTENT_MISSING, NOT_PLAIN, SUBSCRIBED
 from onward.store.queries import load_migrations, load_queries
 from onward.store.sqlite.statements import QUERIES, compact
 from onward.wiring import open_store
@@ -33,7 +34,7 @@ def test_both_databases_have_the_same_queries_in_the_same_order() -> None:
     postgres.remove("scope_lock")  # which the whole file is
     for name in ("run_reserve_alone", "run_settle_alone", "event_tail"):
         postgres.remove(name)  # in SQLite a statement is no trip
-    for name in ("run_moved", "event_of_moved", "run_there", "reserved", "settled"):
+    for name in ("run_moved", "event_of_moved", "run_there", "reserved", "all_charged", "settled"):
         postgres.remove(name)  # what these have in common, and others
     for name in ("reservation_begin", "reservation_end"):
         sqlite.remove(name)  # parts of these in a server
@@ -67,6 +68,13 @@ def test_no_query_is_empty_or_ends_with_a_semicolon(package: str) -> None:
     for name, query in load_queries(package).items():
         assert query, name
         assert not query.endswith(";"), name
+
+
+def test_statements_refuse_with_the_codes_that_are_looked_for() -> None:
+    """A mathematical error would tell nobody what happened, and could come from a mistake."""
+    text = "\n".join(load_queries("onward.store.postgres").values())
+    assert {*re.findall(r"onward_refuse\('(\w+)'", text)} == {NOT_PLAIN, CONTENT_MISSING, SUBSCRIBED}
+    assert not re.search(r"\b(sqrt|ln)\(|1 /", text)
 
 
 async def test_a_compact_query_is_the_same_program(tmp_path: Path) -> None:

@@ -52,8 +52,10 @@ from onward.store.postgres.statements import (
 )
 from onward.store.transactions import Member
 
-CONTENT_MISSING = "22012"  # the division by zero of blob_hold and blob_touch
-SUBSCRIBED = "2201E"  # the logarithm of zero of subscriber_any
+# What statements refuse with `onward_refuse`.
+NOT_PLAIN = "ONW01"
+CONTENT_MISSING = "ONW02"
+SUBSCRIBED = "ONW03"
 # Each length is a statement of its own on the server; a longer write is rare enough to go as arrays.
 ALONE_EVENTS_MAX = 8
 _NUMBERS = (
@@ -263,7 +265,6 @@ def arriving_calls(messages: Sequence[Message]) -> Sequence[Call]:
     )
 
 
-NOT_PLAIN = "2201F"  # the square root of a negative number in scope_reserve and scope_settle
 RESERVED_BEFORE = "reservation_pkey"  # the reply was lost, and this is the same write again
 # Behind those of their run and its place; so with their events in one statement, too.
 RESERVE_PARAMETERS = (

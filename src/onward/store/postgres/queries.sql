@@ -137,7 +137,9 @@ event_written AS (
 {reserved}
 SELECT id
 FROM moved
-WHERE (SELECT sqrt(count(*) - cardinality(:ids)) FROM charged) = 0;
+WHERE (
+    {all_charged}
+) = 0;
 
 -- run_settle_alone --
 -- The same for one that ends.
@@ -330,7 +332,7 @@ SET touched_at_us = excluded.touched_at_us;
 
 -- blob_hold --
 -- Differs because each row is locked, so that it is not marked before this transaction ends, and because
--- whether all are there is known only here: if not, a division by zero fails all that was sent with this.
+-- whether all are there is known only here: if not, it fails with all that was sent with it.
 WITH held AS (
     SELECT hash
     FROM blob
@@ -338,7 +340,10 @@ WITH held AS (
     ORDER BY hash
     FOR SHARE
 )
-SELECT 1 / (count(*) = cardinality(:hashes::text[]))::int::bigint
+SELECT CASE
+    WHEN count(*) = cardinality(:hashes::text[]) THEN 0
+    ELSE onward_refuse('ONW02', 'content that was stored before is deleted or about to be: it must be sent again')
+END
 FROM held;
 
 -- blob_touch --
@@ -349,7 +354,10 @@ WITH touched AS (
     WHERE hash = ANY (:hashes::text[])
     RETURNING hash
 )
-SELECT 1 / (count(*) = cardinality(:hashes::text[]))::int::bigint
+SELECT CASE
+    WHEN count(*) = cardinality(:hashes::text[]) THEN 0
+    ELSE onward_refuse('ONW02', 'content that an event names is not stored')
+END
 FROM touched;
 
 -- blob_get --
@@ -477,13 +485,16 @@ ON CONFLICT (name) DO UPDATE
 SET kinds = excluded.kinds, wanted_until_us = excluded.wanted_until_us;
 
 -- subscriber_any --
--- Differs because to ask first would be a trip of its own: if somebody has subscribed, the logarithm of zero fails all that was
--- sent with this.
-SELECT ln((NOT EXISTS (
-    SELECT
-    FROM subscriber
-    WHERE wanted_until_us > coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
-))::int::numeric)::bigint;
+-- Differs because to ask first would be a trip of its own: if somebody has subscribed, it fails with all that was sent with it.
+SELECT CASE
+    WHEN EXISTS (
+        SELECT
+        FROM subscriber
+        WHERE wanted_until_us > coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+    )
+    THEN onward_refuse('ONW03', 'somebody has subscribed to notifications, and this write came without them')
+    ELSE 0
+END;
 
 -- outbox_put --
 -- Differs because whether the write it came with was refused is known only here, and one statement stores the
@@ -608,14 +619,13 @@ WHERE id = :id;
 
 -- scope_reserve --
 -- One call that begins, in the trip of its events and behind them. Each scope is judged by its row once that is locked, in
--- the order of `ids`. If one is missing or has no room, or if the events were not written, the root of a negative number
--- fails all that was sent with this.
+-- the order of `ids`. If one is missing or has no room, or if the events were not written, it fails with all that was sent
+-- with it.
 WITH moved AS (
     {run_there}
 ),
 {reserved}
-SELECT sqrt(count(*) - cardinality(:ids))::bigint
-FROM charged;
+{all_charged};
 
 -- scope_settle --
 -- One call that ends, as scope_reserve for one that begins. It fails if a limit is nearly spent, and nobody was told so.
@@ -644,21 +654,31 @@ charged AS (
     UPDATE scope
     SET reserved_tokens = scope.reserved_tokens + :reserved_tokens,
         reserved_cost_micro = scope.reserved_cost_micro + :reserved_cost_micro,
-        reserved_calls = scope.reserved_calls + :reserved_calls + sqrt((
-            (coalesce(scope.max_tokens, kind.max_tokens, 0) = 0 OR scope.spent_tokens + scope.reserved_tokens
+        reserved_calls = scope.reserved_calls + :reserved_calls + CASE
+            WHEN (coalesce(scope.max_tokens, kind.max_tokens, 0) = 0 OR scope.spent_tokens + scope.reserved_tokens
                 + :reserved_tokens <= coalesce(scope.max_tokens, kind.max_tokens))
             AND (coalesce(scope.max_cost_micro, kind.max_cost_micro, 0) = 0 OR :is_priced::bigint = 1
                 AND scope.spent_cost_micro + scope.reserved_cost_micro
                 + :reserved_cost_micro <= coalesce(scope.max_cost_micro, kind.max_cost_micro))
             AND (coalesce(scope.max_calls, kind.max_calls, 0) = 0 OR scope.spent_calls + scope.reserved_calls
                 + :reserved_calls <= coalesce(scope.max_calls, kind.max_calls))
-        )::int - 1)::bigint
+            THEN 0
+            ELSE onward_refuse('ONW01', 'a limit has no room for what a call reserves')
+        END
     FROM made
     CROSS JOIN unnest(:ids::text[], :kinds::text[]) AS wanted (id, kind)
     LEFT JOIN scope AS kind ON kind.id = ANY (ARRAY[wanted.kind])
     WHERE scope.id = ANY (ARRAY[wanted.id])
     RETURNING scope.id
 );
+
+-- all_charged --
+-- A part: fails unless `charged` has every scope of the call.
+SELECT CASE
+    WHEN count(*) = cardinality(:ids) THEN 0
+    ELSE onward_refuse('ONW01', 'a scope that a call counts in is new, or the events of the call were not written')
+END
+FROM charged;
 
 -- settled --
 settled AS (
@@ -688,8 +708,8 @@ charged AS (
         spent_calls = scope.spent_calls + :charged_calls,
         reserved_tokens = scope.reserved_tokens - :reserved_tokens,
         reserved_cost_micro = scope.reserved_cost_micro - :reserved_cost_micro,
-        reserved_calls = scope.reserved_calls - :reserved_calls + sqrt(0 - (
-            coalesce(scope.max_tokens, kind.max_tokens, 0) > 0 AND (scope.spent_tokens + :charged_tokens) * 100
+        reserved_calls = scope.reserved_calls - :reserved_calls + CASE
+            WHEN coalesce(scope.max_tokens, kind.max_tokens, 0) > 0 AND (scope.spent_tokens + :charged_tokens) * 100
                 >= coalesce(scope.max_tokens, kind.max_tokens) * :warn_percent::bigint
                 AND NOT 'tokens' = ANY (string_to_array(scope.warned, ' '))
             OR coalesce(scope.max_cost_micro, kind.max_cost_micro, 0) > 0
@@ -699,7 +719,9 @@ charged AS (
             OR coalesce(scope.max_calls, kind.max_calls, 0) > 0 AND (scope.spent_calls + :charged_calls) * 100
                 >= coalesce(scope.max_calls, kind.max_calls) * :warn_percent
                 AND NOT 'calls' = ANY (string_to_array(scope.warned, ' '))
-        )::int)::bigint
+            THEN onward_refuse('ONW01', 'a call nearly spends a limit, and nobody was told so')
+            ELSE 0
+        END
     FROM settled
     CROSS JOIN unnest(:ids::text[], :kinds::text[]) AS wanted (id, kind)
     LEFT JOIN scope AS kind ON kind.id = ANY (ARRAY[wanted.kind])

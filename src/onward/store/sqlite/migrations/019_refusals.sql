@@ -1,0 +1,1 @@
+-- Differs because a file is locked by whoever writes, who can ask first: nothing to change.
