@@ -7,7 +7,7 @@ import os
 import time
 
 from onward.clock import SystemClock, SystemDice, SystemIds
-from onward.engine.engine import Engine
+from onward.engine.engine import Engine, Surroundings
 from onward.engine.files.run_files import RunFiles
 from onward.handlers.calls import CallAnswer, CallOptions
 from onward.handlers.function import FunctionHandler
@@ -72,9 +72,9 @@ def custom_engine(store: Store, handlers: dict[str, Handler]) -> Engine:
 
 
 def _engine(store: Store, handlers: dict[str, Handler], runs: str = os.devnull) -> Engine:
-    files = RunFiles(runs, store.identity, warn=_disk_was_touched)
+    here = Surroundings(files=RunFiles(runs, store.identity, warn=_disk_was_touched))
     clock, ids, dice = SystemClock(), SystemIds(), SystemDice()
-    return Engine(store, clock=clock, ids=ids, dice=dice, handlers=handlers, files=files)
+    return Engine(store, clock=clock, ids=ids, dice=dice, handlers=handlers, surroundings=here)
 
 
 def _disk_was_touched(warning: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from onward.engine.appender import Observer
 from onward.engine.control.requests import Resume, StartRequest
-from onward.engine.engine import Engine, ignore
+from onward.engine.engine import Engine, Extensions, Surroundings, ignore
 from onward.engine.files.run_files import RunFiles
 from onward.engine.log import Folded
 from onward.engine.stop import StopSwitch
@@ -169,12 +169,10 @@ class World:
             handlers=handlers
             if handlers is not None
             else {kind: agent for kind in ("codergen", "tool", "work")},
-            transforms=transforms,
-            rules=rules,
-            observe=observe,
-            files=files(faulty) if files is not None else None,
-            trees=trees,
-            redactor=redactor,
+            extensions=Extensions(transforms=transforms, rules=rules, observe=observe),
+            surroundings=Surroundings(
+                files=files(faulty) if files is not None else None, trees=trees, redactor=redactor
+            ),
         )
         return Process(self, faulty, engine, agent, clock)
 

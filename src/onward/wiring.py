@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ from onward.config import (
     Settings,
     file_mode,
     own_environment,
-    own_redactor,
     read_secret,
     tool_environment,
     tool_variables,
@@ -40,20 +39,16 @@ if TYPE_CHECKING:
     from onward.agents.tools.mcp.source import McpTools
     from onward.agents.tools.port import AgentTool, ToolSource
     from onward.agents.tools.toolbox import Toolbox
-    from onward.engine.appender import Observer
     from onward.engine.control.create import Submitting
     from onward.engine.control.requests import StartRequest
-    from onward.engine.definitions import Around
-    from onward.engine.engine import Engine
+    from onward.engine.engine import Engine, Extensions
     from onward.engine.files.run_files import RunFiles
     from onward.engine.sources import Sources
     from onward.handlers.port import Handler
-    from onward.handlers.room import ShowLine
     from onward.model.events import Workspace
     from onward.notify.courier import Courier, Sender
     from onward.notify.settings import NotifySettings
-    from onward.pipeline.build import Pipeline, Transform
-    from onward.pipeline.rules.check import Rule
+    from onward.pipeline.build import Pipeline
     from onward.redact.redactor import Redactor
     from onward.workspace.port import OldTrees
 
@@ -161,32 +156,25 @@ def redacting(warn: Callable[[str], None], redactor: Redactor) -> Callable[[str]
 def make_engine(
     store: Store,
     *,
-    handlers: Mapping[str, Handler] | None = None,
-    transforms: Sequence[Transform] = (),
-    rules: Sequence[Rule] | None = None,
-    observe: Observer | None = None,
+    handlers: Mapping[str, Handler],
+    extensions: Extensions,
     tool_env: tuple[str, ...] = (),
     runs: str | None = None,
     files: str | None = None,
     warn: Callable[[str], None] | None = None,
     db: str | None = None,
-    around: Around | None = None,
-    show: ShowLine | None = None,
-    redactor: Redactor | None = None,
+    redactor: Redactor,
 ) -> Engine:
     """An engine on the system's clock and dice, with the built-in handlers and the caller's.
 
-    Steps have directories below `runs`; without it, none. `db`: where the store is, for commands.
-    `show` gets what commands print, line by line. What the `redactor` knows is stored nowhere; without one,
-    that is what the environment has.
+    Steps have directories below `runs`; without it, none. `db`: where the store is, for commands. What the
+    `redactor` knows is stored nowhere.
     """
     from onward.clock import SystemClock, SystemDice, SystemIds
-    from onward.engine.engine import Engine, ignore
-    from onward.pipeline.rules.check import RULES
+    from onward.engine.engine import Engine, Surroundings
     from onward.workspace.trees import GitTrees
 
     environment = tool_environment(tool_env) | database_variable(db, tool_env)
-    redactor = own_redactor(db) if redactor is None else redactor
     tell = redacting(warn or log_warning, redactor)
     _tell_short_secrets(redactor, tell)
     return Engine(
@@ -194,18 +182,16 @@ def make_engine(
         clock=SystemClock(),
         ids=SystemIds(),
         dice=SystemDice(),
-        handlers={**_built_in(environment, redactor), **(handlers or {})},
-        transforms=transforms,
-        rules=RULES if rules is None else rules,
-        observe=observe or ignore,
-        files=_run_files(store, runs, files, tell),
-        trees=GitTrees(tool_environment(tool_env), outside_work(runs)),
-        warn=tell,
-        around=around,
-        own=own_paths(db, runs),
-        variables=tool_variables(tool_env),
-        show=show,
-        redactor=redactor,
+        handlers={**_built_in(environment, redactor), **handlers},
+        extensions=extensions,
+        surroundings=Surroundings(
+            files=_run_files(store, runs, files, tell),
+            trees=GitTrees(tool_environment(tool_env), outside_work(runs)),
+            own=own_paths(db, runs),
+            variables=tool_variables(tool_env),
+            redactor=redactor,
+            warn=tell,
+        ),
     )
 
 

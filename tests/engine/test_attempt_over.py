@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onward.engine.attempt import AttemptHold
+from onward.engine.hold import AttemptHold
 from onward.engine.stop import StopSwitch
 from onward.errors import Refused
 from onward.handlers.calls import CallOptions
@@ -189,10 +189,23 @@ class Noting:
         return self.decided[-1]
 
 
+class Ending:
+    """Stands in for an attempt that nothing but its hold stops: notes its end."""
+
+    def __init__(self, ended: list[str]) -> None:
+        self._ended = ended
+
+    def stops_at_call(self) -> str:
+        return ""
+
+    def end(self) -> None:
+        self._ended.append("ended")
+
+
 async def test_a_hold_takes_no_turn_of_the_appender_while_a_call_is_under_way() -> None:
     """It is decided once, when the last call has ended."""
     appender, begun, ended = Noting(then(held(), started())), started(), list[str]()
-    holding = AttemptHold(appender, begun, lambda: "", lambda: ended.append("ended"))  # type: ignore[arg-type]
+    holding = AttemptHold(appender, begun, Ending(ended))  # type: ignore[arg-type]
     for call in "ab":
         holding.begin(call, None)
     holding.ask("pause", "paused by pat")

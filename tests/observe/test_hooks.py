@@ -9,7 +9,7 @@ import pytest
 
 from onward.clock import SystemClock, SystemDice, SystemIds
 from onward.engine.control.requests import StartRequest
-from onward.engine.engine import Engine
+from onward.engine.engine import Engine, Extensions
 from onward.engine.stop import StopSwitch
 from onward.errors import LeaseLost, RunUnreadable, StoreUnavailable
 from onward.handlers.function import FunctionHandler
@@ -56,8 +56,10 @@ class Watching:
             ids=SystemIds(),
             dice=SystemDice(),
             handlers=handlers or {"codergen": Scripted(script)},
-            observe=self.metrics.observe,
-            around=lambda kind, handler: WatchedHandler(kind, handler, self.metrics, clock),
+            extensions=Extensions(
+                observe=self.metrics.observe,
+                around=lambda kind, handler: WatchedHandler(kind, handler, self.metrics, clock),
+            ),
         )
         self.stop = StopSwitch()
 

@@ -16,7 +16,7 @@ from onward.clock import SystemClock
 from onward.config import file_mode, load_settings, own_redactor
 from onward.engine.appender import Observer
 from onward.engine.definitions import Around
-from onward.engine.engine import Engine, ignore
+from onward.engine.engine import Engine, Extensions, ignore
 from onward.handlers.function import find_culprit
 from onward.handlers.port import Handler
 from onward.handlers.room import ShowLine
@@ -99,16 +99,18 @@ class AppWithStore(AppRegistrations):
                 self._engine = make_engine(
                     watched(store),
                     handlers={**self._agent(warn), **self.handlers},
-                    transforms=self.transforms,
-                    rules=self.rules,
-                    observe=observe,
+                    extensions=Extensions(
+                        transforms=self.transforms,
+                        rules=self.rules,
+                        observe=observe,
+                        around=around,
+                        show=show,
+                    ),
                     tool_env=tool_env,
                     runs=self.runs_directory,
                     files=self.files,
                     warn=warn,
                     db=self.store if isinstance(self.store, str) else None,
-                    around=around,
-                    show=show,
                     redactor=self.redactor,
                 )
                 if self.blocked_s and self.handlers:

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 import msgspec
 
 from onward.clock import Alarm, Clock, Dice
+from onward.engine.control.limits import has_room
 from onward.engine.effects import AtMostOnce
 from onward.engine.files.receipts import StepReceipts
 from onward.engine.files.rooms import Rooms
@@ -40,11 +42,10 @@ from onward.machine.plan.action import Action
 from onward.machine.plan.planner import Advance, advance
 from onward.machine.plan.results import ActionResult, events_of
 from onward.machine.reasons import is_at_limit
-from onward.model.call import HoldsLifted, LimitHit, LimitWarned
+from onward.model.call import HoldsLifted, LimitWarned
 from onward.model.events import Event, RunInterrupted
 from onward.model.run import Pending, Run
-from onward.redact.redactor import NOTHING_SECRET, Redactor
-from onward.store.port.limits import Warned
+from onward.store.port.limits import Limits
 from onward.store.port.retention import Blobs
 
 
@@ -67,15 +68,34 @@ class WaitingCalls:
 Observer = Callable[[Run, Sequence[Event]], None]
 
 
-def _no_warnings(run_id: str) -> Sequence[Warned]:
-    return ()
+class RunServices(Protocol):
+    """What few runs ask of their engine; it creates these parts when they are first used."""
+
+    @property
+    def effects(self) -> AtMostOnce:
+        """Where older versions stored the effects of steps."""
+        ...
+
+    @property
+    def flusher(self) -> Flusher:
+        """Stores the text that calls stream."""
+        ...
+
+    @property
+    def waiting(self) -> WaitingCalls:
+        """How many calls of this process wait."""
+        ...
+
+    async def cancel_child(self, run_id: str) -> None:
+        """Cancel a run that a step of this run managed."""
+        ...
+
+    async def sweep(self) -> object:
+        """Look for runs whose holder died, which settles what their calls had reserved."""
+        ...
 
 
-async def _no_room(hits: Sequence[LimitHit]) -> bool:
-    return False
-
-
-class EngineParts(msgspec.Struct, frozen=True):
+class EngineParts(msgspec.Struct, frozen=True, kw_only=True):
     """What the run loops of one engine share."""
 
     journal: Journal
@@ -86,22 +106,12 @@ class EngineParts(msgspec.Struct, frozen=True):
     observe: Observer
     rooms: Rooms
     workspaces: Workspaces
-    cancel_child: Callable[[str], Awaitable[None]]
-    """Cancel a run that a step of this run managed."""
-    effects: AtMostOnce
     blobs: Blobs
-    flusher: Flusher
-    sweep: Callable[[], Awaitable[object]]
-    """Look for runs whose holder died."""
-    waiting: WaitingCalls
-    receipts: StepReceipts | None = None
-    show: ShowLine | None = None
+    limits: Limits
+    services: RunServices
+    receipts: StepReceipts | None
+    show: ShowLine | None
     """Who is shown what steps print."""
-    redactor: Redactor = NOTHING_SECRET
-    take_warnings: Callable[[str], Sequence[Warned]] = _no_warnings
-    """The limits that the calls of a run have nearly spent, since this was last asked."""
-    has_room: Callable[[Sequence[LimitHit]], Awaitable[bool]] = _no_room
-    """Whether what a limit refused would fit now, because it was raised since."""
 
 
 class Turns:
@@ -222,7 +232,7 @@ class Appender:
                 self._warned = ()
                 self._parts.observe(ahead.run, ahead.events)
                 for child in orphaned(run, ahead.run, ahead.events) if run.open_steps else ():
-                    await self._parts.cancel_child(child)
+                    await self._parts.services.cancel_child(child)
                 if receipts is not None and ahead.run.worker is not None:
                     self._write_soon(receipts)
                 return ahead.action
@@ -247,7 +257,7 @@ class Appender:
         journal, lease = self._parts.journal, self._hold.lease
         while True:
             now_us, before = self.now_us(), self.folded
-            decided = redacted_events(self._parts.redactor, decide(before.run))
+            decided = redacted_events(journal.redactor, decide(before.run))
             if not decided:
                 return ()
             warned = self._warnings()
@@ -269,14 +279,14 @@ class Appender:
         stop = ahead.events[-1]
         if not isinstance(stop, RunInterrupted) or not is_at_limit(stop.reason):
             return ahead
-        if not await self._parts.has_room(limits_hit(ahead.run)):
+        if not await has_room(self._parts.limits, limits_hit(ahead.run)):
             return ahead
         first = (*first, HoldsLifted(why="its limit was raised before the run stopped"))
         return advance(self._definition, run, first, now_us=now_us, stop_reason=self._stop.reason)
 
     def _warnings(self) -> tuple[Event, ...]:
         """Limits that are nearly spent, to be said with what is written next."""
-        for one in self._parts.take_warnings(self.folded.run.id):
+        for one in self._parts.limits.take_warnings(self.folded.run.id):
             said = LimitWarned(scope=one.scope, measure=one.measure, limit=one.limit, spent=one.spent)
             self._warned = (*self._warned, said)
         return self._warned

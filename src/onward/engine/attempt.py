@@ -1,44 +1,62 @@
-"""One attempt: call the handler, end it from outside, or hold it between two calls.
+"""One attempt of a step: call the handler, end it from outside, and judge what came of it.
 
-**Ending.** The handler runs in the task of the run loop, or of its branch. Ending it early is cancelling
+`AttemptRunner` calls the handler in the task of the run loop, or of its branch. Ending it early is cancelling
 that task with a reason noted first, so that a stop, a lost lease and a real cancellation can be told apart.
 A plain function runs in a thread, which cannot be ended: where the step may begin again afterwards, as after
 a time-out, the attempt waits for the function first. An async function may swallow its cancellation. What
 still runs when all patience is over leaves the step in doubt.
 
-**Holding.** From the moment a hold is asked for, only calls inside an open one may begin. The hold waits for
-the leaves that are under way: calls with none inside them. Then the attempt is over, and what its handler
-returns is dropped.
+`Executor` does what a plan says: an attempt, its work tree before, the merge after branches. `Attempt` is
+what its handler and its calls see of the run. The preamble of a step comes from the end of the log. It is
+read only when the step asks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import replace as with_changes
+from dataclasses import replace
 from functools import partial
-from typing import NoReturn
 
 import msgspec
-from msgspec.structs import replace
 
 from onward.clock import Clock
-from onward.engine.appender import Appender
-from onward.engine.persist import unbroken
+from onward.engine.appender import Appender, EngineParts
+from onward.engine.calls import CallParts, CallRecorder
+from onward.engine.hold import AttemptHold
+from onward.engine.lease import Hold
+from onward.engine.log import Folded
 from onward.engine.redacted import redacted_result
-from onward.errors import CallTimedOut, InvalidInput, OnwardError, Refused, StoreIO, StoreUnavailable
-from onward.handlers.calls import StepQuestion
+from onward.engine.stop import StopSwitch
+from onward.errors import (
+    CallTimedOut,
+    InvalidInput,
+    OnwardError,
+    StoreIO,
+    StoreUnavailable,
+    UnknownHandler,
+    WorkspaceFailed,
+)
+from onward.handlers.calls import Recorder
 from onward.handlers.port import Handler, Postponed, StepContext, close_attempt
-from onward.machine.decide.calls import attempt_over, hold_attempt
-from onward.machine.fold.calls import GATE, PAUSE
-from onward.model.call import AttemptHeld, LimitHit
+from onward.handlers.user_functions import Functions
+from onward.machine.definition import Definition
+from onward.machine.plan.results import (
+    ActionResult,
+    AttemptCut,
+    AttemptEnded,
+    AttemptLeft,
+    BranchesMerged,
+    WorkspaceUnusable,
+)
 from onward.model.context import check_updates
-from onward.model.events import Event, StepStarted
+from onward.model.events import StepStarted, StepStatus, Tree
+from onward.model.ids import branch_of
 from onward.model.result import Result
-from onward.model.run import Run
+from onward.model.run import NOTHING_PENDING, Pending, Run
+from onward.pipeline.rules.attributes import DEFAULT_FIDELITY, FIDELITIES
+from onward.read.past import STYLES, past_of, preamble
+from onward.store.codec import unseal
 
 
 class Interrupted(msgspec.Struct, frozen=True):
@@ -180,11 +198,11 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
         step.output.raised(error)
         may_pass = isinstance(error, StoreUnavailable | StoreIO)  # a database may come back
         failed = _without_secrets(Result.fail(str(error), retryable=may_pass), step)
-        return with_changes(failed, keeps_calls=True)
+        return replace(failed, keeps_calls=True)
     except (Exception, SystemExit) as error:
         step.output.raised(error)
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return with_changes(_without_secrets(Result.fail(why), step), keeps_calls=True)
+        return replace(_without_secrets(Result.fail(why), step), keeps_calls=True)
 
 
 def _without_secrets(result: Result, step: StepContext) -> Result:
@@ -208,7 +226,7 @@ async def _in_time(
         return (
             Interrupted(f"{why}, and {step.functions.told}", in_doubt=True)
             if step.functions.is_busy()
-            else with_changes(Result.fail(why), keeps_calls=True)
+            else replace(Result.fail(why), keeps_calls=True)
         )
     finally:
         timer.cancel()
@@ -230,171 +248,175 @@ class _TimeLimit(msgspec.Struct):
         self.task.cancel()
 
 
-class AttemptHold:
-    """Whether one attempt is to stop, or has stopped. `end_attempt` stops its handler.
+FAILED = (StepStatus.FAIL, StepStatus.RETRY)
+STOPPED = "stopped by a signal"
+HELD = "it was held between two calls"
+EXPIRED = "the lease could not be renewed in time"
 
-    `stops_at_call` says why the attempt should stop before its next call; empty if it should not.
-    """
 
-    def __init__(
-        self,
-        appender: Appender,
-        started: StepStarted,
-        stops_at_call: Callable[[], str],
-        end_attempt: Callable[[], None],
-    ) -> None:
-        self._appender, self._started = appender, started
-        self._stops_at_call, self._end_attempt = stops_at_call, end_attempt
-        self._leaves: set[str] = set()
-        self._wanted: AttemptHeld | None = None
-        self._asked: dict[str, StepQuestion] = {}
-        self._writing: asyncio.Task[None] | None = None
-        self._is_held, self.over = False, asyncio.Event()
+class Executor(msgspec.Struct, eq=False):
+    """Executes the steps of one held run. `stopping` is set when its handlers may end early."""
 
-    async def boundary(self) -> None:
-        """Pass from one call to the next; if the attempt is to stop, this never returns."""
-        why = self._stops_at_call()
-        if why:
-            self.ask(PAUSE, why)
-        if self._wanted is not None:
-            await self.over.wait()
-            raise attempt_over(self._appender.run.id, self._started.step)
+    parts: EngineParts
+    definition: Definition
+    appender: Appender
+    hold: Hold
+    stop: StopSwitch
+    stopping: asyncio.Event
+    asked: Pending = NOTHING_PENDING
+    """The requests that were seen while attempts were under way; the fold may not have them yet."""
+    loop: asyncio.AbstractEventLoop = msgspec.field(default_factory=asyncio.get_running_loop)
 
-    def begin(self, call: str, inside: str | None) -> None:
-        """A call is under way; the one that it is inside of is not a leaf any more."""
-        if inside is not None:
-            self._leaves.discard(inside)
-        self._leaves.add(call)
-
-    def end(self, call: str) -> None:
-        """A call is not under way any more."""
-        self._leaves.discard(call)
-        self._hold_if_idle()
-
-    def ask(
-        self, reason: str, detail: str = "", until_us: int | None = None, limit: LimitHit | None = None
-    ) -> None:
-        """Let no further call begin, and end the attempt when those that are open have finished."""
-        if self._wanted is None:
-            self._wanted = AttemptHeld(
-                step=self._started.step,
-                attempt=self._started.attempt,
-                reason=reason,
-                detail=detail,
-                until_us=until_us,
-                limit=limit,
-            )
-        self._hold_if_idle()
-
-    @property
-    def is_asking(self) -> bool:
-        """Whether the attempt is to stop for an answer; it may ask more until it has stopped."""
-        return self._wanted is not None and self._wanted.reason == GATE
-
-    async def wait_for_answer(self, call: str, gate: str, question: StepQuestion) -> NoReturn:
-        """Put a question to people and end the attempt; it continues with the answer."""
-        self._asked[gate] = question
-        self.ask(GATE, f"it waits for an answer at {gate}")
-        self.end(call)
-        await self.over.wait()
-        raise attempt_over(self._appender.run.id, self._started.step)
-
-    async def is_held(self) -> bool:
-        """Whether the log says that the attempt was held; waits for a hold that is being written.
-
-        Raises what kept the hold from being written.
-        """
-        if self._writing is not None:
-            await unbroken(self._writing)
-        return self._is_held
-
-    def close(self) -> None:
-        """The attempt is over: calls that wait are refused."""
-        self.over.set()
-
-    def _hold_if_idle(self) -> None:
-        is_writing = self._writing is not None and not self._writing.done()
-        if self._wanted is not None and not self._leaves and not is_writing and not self.over.is_set():
-            self._writing = asyncio.create_task(self._write(self._wanted))
-            self._writing.add_done_callback(_note_failure)
-
-    async def _write(self, wanted: AttemptHeld) -> None:
-        """Record the hold and end the handler; nothing if a nested call has begun meanwhile."""
+    async def execute(self, folded: Folded, started: StepStarted, runner: AttemptRunner) -> ActionResult:
+        """One attempt. LeaseLost: its result does not count."""
+        hold, parts = self.hold, self.parts
+        keeper = parts.keeper
+        if not keeper.is_trusted(hold):
+            await keeper.regain(hold)
+        run, definition, workspace = folded.run, self.definition, None
+        if run.workspace is not None:
+            try:
+                workspace = await self.parts.workspaces.directory(definition, run, branch_of(started.step))
+            except WorkspaceFailed as error:
+                return self._ended(started.step, Result.fail(self._told(error), retryable=error.may_pass))
+        room = parts.rooms.of(definition, run, started, self.loop)
+        context = StepContext(
+            run,
+            started,
+            definition.graph,
+            room=room,
+            stopping=self.stopping,
+            workspace=workspace,
+            deadline=hold.deadline,
+            clock=parts.clock,
+            show=parts.show,
+            log=Attempt(self, folded, started, runner),
+            redactor=parts.journal.redactor,
+        )
+        if self.stop.is_now:
+            return AttemptCut(started.step, started.attempt, STOPPED)  # asked while the start was written
         try:
-            self._is_held = bool(await self._appender.record(partial(self._decide, wanted)))
-        except Refused:
-            pass  # something else ended the attempt first
+            result = await runner.run(self._handler(started.node), context)
         finally:
-            if not self._leaves:  # held, or the run is lost: either way the attempt is over
-                self.close()
-                self._end_attempt()
+            recorded = context.recorded
+            if recorded is not None:
+                recorded.close()
+        if hold.is_lost:
+            raise hold.loss
+        if recorded is not None and await recorded.is_held():
+            return AttemptLeft(started.step)
+        if isinstance(result, Interrupted) or result.status in FAILED:
+            if not _has_succeeded(result) and not keeper.is_trusted(hold):
+                # It may have failed because the lease ended, so the failure is not the step's.
+                await keeper.regain(hold)
+                result = result if isinstance(result, Interrupted) else Interrupted(EXPIRED)
+            if isinstance(result, Interrupted):
+                return AttemptCut(
+                    started.step, started.attempt, result.why, result.in_doubt, context.output.last()
+                )
+            result = replace(result, output=context.output.last())
+        if workspace is None:
+            return self._ended(started.step, result)
+        return await self._with_tree(run, started.step, result)
 
-    def _decide(self, wanted: AttemptHeld, run: Run) -> Sequence[Event]:
-        """The hold, together with all that was asked until now: only then is anybody asked."""
-        if wanted.reason != GATE:
-            return hold_attempt(run, wanted, self._leaves)
-        now_us, node = self._appender.now_us(), self._started.node
-        asked = [question.opened(gate, node, now_us) for gate, question in self._asked.items()]
-        return hold_attempt(run, replace(wanted, gates=tuple(self._asked)), self._leaves, asked)
+    def stops_at_call(self) -> str:
+        """Why attempts stop before their next call: a signal, or a pause that does not wait for the step."""
+        if self.stop.reason is not None:
+            return STOPPED
+        for pending in (self.appender.run.pending, self.asked):
+            if pending.pause_after in ("call", "now"):
+                return f"paused by {pending.pause_by}"
+        return ""
 
+    def _handler(self, node_id: str) -> Handler:
+        kind = self.definition.kind(node_id)
+        handler = self.parts.handlers.get(kind)
+        if handler is None:
+            raise UnknownHandler(node_id, kind, list(self.parts.handlers))
+        return handler
 
-def _note_failure(writing: asyncio.Task[None]) -> None:
-    """`is_held` raises what failed; an attempt that ended otherwise does not ask for it."""
-    if not writing.cancelled():
-        writing.exception()
-
-
-class Enclosing(msgspec.Struct, frozen=True):
-    """The call that the current code is inside of."""
-
-    calls: UnderWay
-    key: str
-    repeatable: bool
-
-
-_enclosing: ContextVar[Enclosing | None] = ContextVar("onward_enclosing_call", default=None)
-
-
-class UnderWay:
-    """Those of one attempt. A hold waits for them, unless they only wait for calls inside them."""
-
-    def __init__(self, step: str, holding: AttemptHold) -> None:
-        self._step, self._holding = step, holding
-        self._keys: set[str] = set()
-
-    def check_idle(self, key: str) -> None:
-        """Refuse a call that is being made already."""
-        if key in self._keys:
-            raise Refused("call_under_way", f"call {key!r} of step {self._step} is being made already.")
-
-    def outer(self, key: str) -> Enclosing | None:
-        """The call that this one is inside of; InvalidInput if that one must not be repeated."""
-        outer = _enclosing.get()
-        if outer is None or outer.calls is not self or outer.key not in self._keys:
-            return None
-        if not outer.repeatable:
-            raise InvalidInput(
-                f"call {outer.key!r} must not be repeated, so it cannot contain call {key!r}; "
-                "make the calls one after the other."
-            )
-        return outer
-
-    @contextmanager
-    def one(self, key: str, outer: Enclosing | None) -> Iterator[None]:
-        """The call is under way."""
-        self._keys.add(key)
-        self._holding.begin(key, None if outer is None else outer.key)
+    async def _with_tree(self, run: Run, step: str, result: Result) -> ActionResult:
+        """The result together with what the step left in its work tree."""
         try:
-            yield
-        finally:
-            self._keys.discard(key)
-            self._holding.end(key)
+            tree = await self.parts.workspaces.record(self.definition, run, step)
+        except WorkspaceFailed as error:
+            before = f"{result.failure_reason}; " if result.failure_reason else ""
+            return self._ended(step, Result.fail(f"{before}{self._told(error)}", retryable=error.may_pass))
+        return self._ended(step, result, tree)
 
-    @contextmanager
-    def inside(self, key: str, *, repeatable: bool) -> Iterator[None]:
-        """Calls that are made here are inside this one."""
-        token = _enclosing.set(Enclosing(self, key, repeatable))
+    def _ended(self, step: str, result: Result, tree: Tree | None = None) -> ActionResult:
+        jitter = self.parts.dice.roll() if result.status in FAILED else 0.0  # only a retry needs it
+        return AttemptEnded(step, result, jitter, tree)
+
+    def _told(self, error: Exception) -> str:
+        """What an error of the workspace says, which may show what git printed."""
+        return self.parts.journal.redactor.redact(str(error))
+
+    async def _check(self) -> None:
+        """Make sure of the lease before anything happens outside."""
+        if not self.parts.keeper.is_trusted(self.hold):
+            await self.parts.keeper.regain(self.hold)
+
+    async def open_workspace(self, run: Run) -> ActionResult | None:
+        """Open the work tree before anything is executed; if that fails, the run stops here."""
+        await self._check()
         try:
-            yield
-        finally:
-            _enclosing.reset(token)
+            await self.parts.workspaces.open(run)
+        except (WorkspaceFailed, InvalidInput) as error:
+            return WorkspaceUnusable(self._told(error), has_begun=False)
+        return None
+
+    async def merge(self, run: Run, step: str) -> ActionResult:
+        """Merge what the branches of a fan-out changed. Repeated after a crash, it has the same result."""
+        await self._check()  # the trees may be another process's by now
+        still_ours = partial(self.parts.keeper.regain, self.hold)
+        try:
+            merged = await self.parts.workspaces.merge(self.definition, run, run.parallels[step], still_ours)
+        except WorkspaceFailed as error:
+            return WorkspaceUnusable(self._told(error), has_begun=True)
+        return BranchesMerged(step, merged)
+
+
+def _has_succeeded(result: Result | Interrupted) -> bool:
+    return isinstance(result, Result) and result.status is not StepStatus.FAIL
+
+
+# A bounded end: a preamble is short, and its cost must not grow with the run's age.
+EVENTS_READ = {"compact": 250, "summary:low": 250, "summary:medium": 500, "summary:high": 1_000}
+
+
+class Attempt(msgspec.Struct, frozen=True, eq=False):
+    """One attempt: the log as its handler uses it, and what holds it between two calls."""
+
+    executor: Executor
+    folded: Folded
+    started: StepStarted
+    runner: AttemptRunner
+
+    async def recall(self, mode: str) -> str:
+        """The summary of the run for this step, with its own fidelity or another."""
+        started, folded = self.started, self.folded
+        mode = mode or started.fidelity or DEFAULT_FIDELITY
+        if mode not in FIDELITIES:
+            raise InvalidInput(f"{mode!r} is not a fidelity; use one of {', '.join(FIDELITIES)}.")
+        if mode not in STYLES:
+            return ""
+        records = await self.executor.parts.journal.tail(folded, EVENTS_READ.get(mode, 0))
+        events = [unseal(record) for record in records]
+        is_whole = len(records) == folded.position.seq
+        goal, branch = self.executor.definition.graph.goal, branch_of(started.step)
+        return preamble(mode, past_of(goal, folded.run, branch, events, is_whole=is_whole))
+
+    def open_recorder(self, functions: Functions) -> Recorder:
+        """What records the calls of the attempt, created when its handler makes the first."""
+        executor = self.executor
+        parts = CallParts(executor.parts, executor.appender, executor.hold, executor.loop)
+        return CallRecorder(parts, self.started, functions, AttemptHold(parts.appender, self.started, self))
+
+    def stops_at_call(self) -> str:
+        """Why the attempt should stop before its next call; empty if it should not."""
+        return self.executor.stops_at_call()
+
+    def end(self) -> None:
+        """Stop the handler: the attempt is held."""
+        self.runner.interrupt(HELD)

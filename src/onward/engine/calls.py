@@ -9,32 +9,31 @@ kinds of calls are special. The answer of a question is a person's: the question
 is held until it is decided. An effect of a step must not be repeated, and its exception is an answer, too.
 (Effects outside steps are in `engine/effects.py`.)
 
-`call_log` has the events of a try and the calls that were answered before, `attempt` stops an attempt
-between two calls. What may be written is decided and folded in `machine/`.
+`call_log` has the events of a try and the calls that were answered before, `hold` stops an attempt between
+two calls. What may be written is decided and folded in `machine/`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from onward.clock import Clock, Dice, TookTooLong, within
-from onward.engine.appender import Appender, WaitingCalls
-from onward.engine.attempt import AttemptHold, UnderWay
+from onward.clock import TookTooLong, within
+from onward.engine.appender import Appender, EngineParts
 from onward.engine.call_log import CallMemory, OneTry, read_memory, told, value_of
-from onward.engine.effects import AtMostOnce, in_doubt
-from onward.engine.journal import Journal
-from onward.engine.lease import Hold, LeaseKeeper
-from onward.engine.messages import Flusher, MessageStream
+from onward.engine.effects import in_doubt
+from onward.engine.hold import AttemptHold, UnderWay
+from onward.engine.lease import Hold
+from onward.engine.messages import MessageStream
 from onward.engine.persist import unbroken
 from onward.errors import CallTimedOut, EffectFailed, InvalidInput, LimitReached, Refused, StoreError
-from onward.handlers.calls import CallOptions, Recorder, StepPast, StepQuestion
+from onward.handlers.calls import CallOptions, StepPast, StepQuestion
 from onward.handlers.user_functions import Functions
 from onward.machine.decide.calls import (
     call_in_doubt,
@@ -59,30 +58,34 @@ from onward.model.context import check_value
 from onward.model.events import StepStarted
 from onward.model.gate import Decision
 from onward.model.result import as_value, check_effect_key, unpack_effect
-from onward.store.port.retention import Blobs
+
+GATE = CallKind.GATE.value
+EFFECT = "effect:"
+"""What the calls that are effects are named by, so that no other call has the same key."""
 
 
 class CallParts(msgspec.Struct, frozen=True):
     """What the calls of one held run need."""
 
+    engine: EngineParts
     appender: Appender
-    journal: Journal
-    blobs: Blobs
-    effects: AtMostOnce
-    keeper: LeaseKeeper
     hold: Hold
-    clock: Clock
-    dice: Dice
     loop: asyncio.AbstractEventLoop
-    flusher: Flusher
-    sweep: Callable[[], Awaitable[object]]
-    """Looks for runs whose holder died, which settles what their calls had reserved."""
-    waiting: WaitingCalls
 
     async def trust(self) -> None:
         """Make sure of the lease: after its deadline, the database decides before anything is done."""
-        if not self.keeper.is_trusted(self.hold):
-            await self.keeper.regain(self.hold)
+        keeper = self.engine.keeper
+        if not keeper.is_trusted(self.hold):
+            await keeper.regain(self.hold)
+
+
+class CallRequest(msgspec.Struct, frozen=True):
+    """A call that a handler asks for."""
+
+    key: str
+    function: Callable[..., Any]
+    arguments: Sequence[Any]
+    options: CallOptions
 
 
 class CallRecorder:
@@ -93,7 +96,7 @@ class CallRecorder:
     ) -> None:
         self._parts, self._started, self._functions = parts, started, functions
         self._holding, self._under_way = holding, UnderWay(started.step, holding)
-        self._tries = CallTries(parts, started, functions, holding)
+        self._tries = CallTries(parts, started, functions, holding, self._under_way)
         self._memory: asyncio.Task[CallMemory] | None = None
 
     def key_of(self, call: str) -> str:
@@ -117,8 +120,7 @@ class CallRecorder:
         if outer is None:
             await self._holding.boundary()
         with self._under_way.one(key, outer):
-            run = partial(self._run, key, function, arguments, options)
-            return await self._tries.make(memory, key, run, options)
+            return await self._tries.make(memory, CallRequest(key, function, arguments, options))
 
     async def ask(self, key: str, question: StepQuestion) -> Decision:
         """What a person answered. Until somebody has, the attempt ends here and the run waits."""
@@ -132,10 +134,7 @@ class CallRecorder:
                 await self._holding.boundary()
             with self._under_way.one(key, outer):
                 await self._parts.trust()
-                parts, number = self._parts, memory.tries.get(key, 0) + 1
-                answered = await take_answer(
-                    parts.appender, self._holding, self._started, key, number, question
-                )
+                answered = await self._take_answer(key, memory.tries.get(key, 0) + 1, question)
                 memory.next_try(key)
                 memory.note(answered)
         check_kind(answered, is_question=True)
@@ -144,9 +143,22 @@ class CallRecorder:
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
         """The same for an effect: what it raised is an answer, too, unless `only_success`."""
+        check_effect_key(key)
         opened = self._parts.appender.run.open_steps.get(self._started.step)
-        earlier = self._parts.effects if opened is not None and opened.starts > 1 else None
-        return await effect(self, self._functions, earlier, key, function, only_success=only_success)
+        if opened is not None and opened.starts > 1:  # older versions stored the effects of steps elsewhere
+            found = await self._parts.engine.services.effects.find(self.key_of(key))
+            if found is not None and found.result is None:
+                raise in_doubt(found)
+            if found is not None and found.result is not None:
+                return as_value(key, unpack_effect(key, found.result))
+        effect = _StepEffect(self._functions, function, only_success)
+        options = CallOptions(repeatable=False, type=CallKind.EFFECT.value, name=key)
+        answered = await self.call(f"{EFFECT}{key}", effect.answer, (), options)
+        if effect.raised is not None:
+            raise effect.raised
+        if "error" in answered:
+            raise EffectFailed(key, answered["error"], f"{EFFECT}{key}")
+        return answered["value"]
 
     def call_from_thread(self, call: Coroutine[Any, Any, Any]) -> Any:
         """The same for a plain function, which runs in a thread."""
@@ -185,7 +197,7 @@ class CallRecorder:
         """The text that came of a call before its last tries failed or were lost; empty if none did."""
         memory = await self._remembered()
         for message in reversed(memory.messages.get(call, ())):
-            text = await self._parts.flusher.text_of(message)
+            text = await self._parts.engine.services.flusher.text_of(message)
             if text:
                 return text
         return ""
@@ -215,42 +227,59 @@ class CallRecorder:
 
     async def _remembered(self) -> CallMemory:
         if self._memory is None:
-            parts = self._parts
+            engine, run = self._parts.engine, self._parts.appender.run
             self._memory = asyncio.create_task(
-                read_memory(parts.journal, parts.blobs, parts.appender.run, self._started.step)
+                read_memory(engine.journal, engine.blobs, run, self._started.step)
             )
         return await asyncio.shield(self._memory)
 
-    async def _run(
-        self,
-        key: str,
-        function: Callable[..., Any],
-        arguments: Sequence[Any],
-        options: CallOptions,
-        stream: MessageStream | None,
-    ) -> Any:
-        arguments = arguments if stream is None else (*arguments, stream)
-        with self._under_way.inside(key, repeatable=options.repeatable):
-            return await execute_in_time(
-                self._parts.clock, self._functions, key, function, arguments, options
-            )
+    async def _take_answer(self, call: str, number: int, question: StepQuestion) -> CallFinished:
+        """The answer to a question, recorded as that of its call.
+
+        Without one the question is put to people, the attempt is held, and this never returns: the next time
+        the handler comes here, there is an answer.
+        """
+        appender, started = self._parts.appender, self._started
+        opened = open_attempt(appender.run, started.step, started.attempt)
+        gate_id = gate_of_call(started.step, call, 0 if opened.calls is None else opened.calls.generation)
+        gate = appender.run.gates.get(gate_id)
+        if gate is not None and gate.question != question.hash:
+            raise question_changed(started.step, call)
+        if gate is None or gate.decided is None:
+            await self._holding.wait_for_answer(call, gate_id, question)
+        assert gate is not None
+        finished = CallFinished(
+            step=started.step,
+            attempt=started.attempt,
+            call=call,
+            number=number,
+            status=CallStatus.OK,
+            type=GATE,
+            value=question.recorded(gate),
+            by=gate.by,
+        )
+        written = await unbroken(appender.record(partial(finish_call, finished=finished)))
+        return next(event for event in written if isinstance(event, CallFinished))
 
 
 RETRY_S_FIRST, RETRY_S_MAX = 0.5, 30.0
 ROOM_S = 1.0
 """How often to ask again for what others have reserved."""
-Function = Callable[[MessageStream | None], Any]
-"""What is called; it gets the message that its text is stored in, if there is one."""
 
 
 class CallTries:
     """Tries the calls of one attempt. `functions` are those of the user that run in it."""
 
     def __init__(
-        self, parts: CallParts, started: StepStarted, functions: Functions, holding: AttemptHold
+        self,
+        parts: CallParts,
+        started: StepStarted,
+        functions: Functions,
+        holding: AttemptHold,
+        under_way: UnderWay,
     ) -> None:
         self._parts, self._started, self._functions = parts, started, functions
-        self._holding = holding
+        self._holding, self._under_way = holding, under_way
 
     def check_open(self) -> None:
         """Refuse a call of an attempt that is over."""
@@ -259,31 +288,34 @@ class CallTries:
 
     async def wait_s(self, seconds: float) -> None:
         """Wait before a call is made again; ends early when the attempt does."""
-        await self._parts.clock.wait_s(seconds, self._holding.over)
+        await self._parts.engine.clock.wait_s(seconds, self._holding.over)
         self.check_open()
 
-    async def make(self, memory: CallMemory, key: str, function: Function, options: CallOptions) -> Any:
+    async def make(self, memory: CallMemory, call: CallRequest) -> Any:
         """What the function answered, tried as often as `options` allow."""
         tries = 0
         while True:
             tries += 1
             try:
-                return await self._try(memory, key, function, options)
+                return await self._try(memory, call)
             except Exception:
-                if tries > options.retries or key in self._lost():
+                if tries > call.options.retries or call.key in self._lost():
                     raise
             await self.wait_s(self._pause_s(tries))
 
     def _pause_s(self, tries: int) -> float:
-        return min(RETRY_S_FIRST * 2.0 ** (tries - 1), RETRY_S_MAX) * (0.5 + self._parts.dice.roll() / 2)
+        return min(RETRY_S_FIRST * 2.0 ** (tries - 1), RETRY_S_MAX) * (
+            0.5 + self._parts.engine.dice.roll() / 2
+        )
 
     def _lost(self) -> dict[str, int]:
         opened = self._parts.appender.run.open_steps.get(self._started.step)
         return {} if opened is None or opened.calls is None else opened.calls.lost
 
-    async def _try(self, memory: CallMemory, key: str, function: Function, options: CallOptions) -> Any:
+    async def _try(self, memory: CallMemory, call: CallRequest) -> Any:
         """One try of the call, and the record of its end."""
         await self._parts.trust()
+        key, options = call.key, call.options
         number = memory.next_try(key)
         one, streamed = OneTry(self._started, key, number, options), self._streamed(key, number, options)
         if options.records_start:
@@ -294,10 +326,10 @@ class CallTries:
                 raise
             if streamed is not None:
                 memory.begin(key, streamed.message)
-        began_s = self._parts.clock.awake_s()
+        began_s = self._parts.engine.clock.awake_s()
         with self._open(streamed) as stream:
             try:
-                value = await function(stream)
+                value = await self._run(call, stream)
                 finished = one.answered(value, self._since_us(began_s))
                 if stream is not None:
                     await stream.drain()  # the end of a message comes after its text
@@ -316,7 +348,7 @@ class CallTries:
         return finished.content if finished.is_bytes else finished.value
 
     def _since_us(self, began_s: float) -> int:
-        return max(0, int((self._parts.clock.awake_s() - began_s) * 1_000_000))
+        return max(0, int((self._parts.engine.clock.awake_s() - began_s) * 1_000_000))
 
     def _streamed(self, key: str, number: int, options: CallOptions) -> Streamed | None:
         """The message that the text of the call is stored in, if there is a chat for it."""
@@ -330,7 +362,7 @@ class CallTries:
         if streamed is None:
             return nullcontext()
         lease = self._parts.hold.lease
-        return self._parts.flusher.open(streamed, run_id=lease.run_id, token=lease.token)
+        return self._parts.engine.services.flusher.open(streamed, run_id=lease.run_id, token=lease.token)
 
     async def _start(self, started: CallStarted, told: tuple[str, ...]) -> None:
         """Record the start; if others have reserved what is left of a limit, wait for it."""
@@ -344,8 +376,9 @@ class CallTries:
                 if not reached.fits_spent:
                     raise
             # Others have reserved what is left. They may be dead: then somebody must notice.
-            with self._parts.waiting.one(), self._functions.stopwatch.standing():
-                await self._parts.sweep()
+            services = self._parts.engine.services
+            with services.waiting.one(), self._functions.stopwatch.standing():
+                await services.sweep()
                 await self.wait_s(ROOM_S)
 
     async def _failed(
@@ -366,6 +399,27 @@ class CallTries:
         decide = partial(lose_call, lost=one.lost(error), attempt=self._started.attempt)
         await self._parts.appender.record(decide)
 
+    async def _run(self, call: CallRequest, stream: MessageStream | None) -> Any:
+        """What the function returns within the call's time limit, if it has one; CallTimedOut after that.
+
+        It gets the message that its text is stored in, if there is one. One that swallows its cancellation
+        has as long to return as the function of a step has.
+        """
+        arguments = call.arguments if stream is None else (*call.arguments, stream)
+        clock, functions, limit_s = self._parts.engine.clock, self._functions, call.options.time_limit_s
+        with self._under_way.inside(call.key, repeatable=call.options.repeatable):
+            if limit_s is None:
+                return await execute(functions, call.function, *arguments)
+            began_s = clock.awake_s()
+            try:
+                return await within(functions.attend(call.key, call.function(*arguments)), limit_s, clock)
+            except TookTooLong:
+                raise CallTimedOut(call.key, limit_s, is_running=functions.is_busy()) from None
+            except Exception as error:
+                if clock.awake_s() - began_s < limit_s:
+                    raise
+                raise CallTimedOut(call.key, limit_s) from error  # it failed because it was cancelled
+
 
 async def execute(functions: Functions, function: Callable[..., Any], *arguments: Any) -> Any:
     """What the function returns. A plain one is registered until it has ended."""
@@ -373,34 +427,6 @@ async def execute(functions: Functions, function: Callable[..., Any], *arguments
         return await function(*arguments)
     returned = await functions.call(function, *arguments)
     return await returned if inspect.isawaitable(returned) else returned
-
-
-async def execute_in_time(
-    clock: Clock,
-    functions: Functions,
-    key: str,
-    function: Callable[..., Any],
-    arguments: Sequence[Any],
-    options: CallOptions,
-) -> Any:
-    """The same within the call's time limit, if it has one; CallTimedOut after that.
-
-    One that swallows its cancellation has as long to return as the function of a step has.
-    """
-    if options.time_limit_s is None:
-        return await execute(functions, function, *arguments)
-    began_s, limit_s = clock.awake_s(), options.time_limit_s
-    try:
-        return await within(functions.attend(key, function(*arguments)), limit_s, clock)
-    except TookTooLong:
-        raise CallTimedOut(key, limit_s, is_running=functions.is_busy()) from None
-    except Exception as error:
-        if clock.awake_s() - began_s < limit_s:
-            raise
-        raise CallTimedOut(key, limit_s) from error  # it failed because it was cancelled
-
-
-GATE = CallKind.GATE.value
 
 
 def check_kind(finished: CallFinished, *, is_question: bool) -> None:
@@ -418,82 +444,22 @@ def decision_of(question: StepQuestion, finished: CallFinished, recorded: Mappin
     return question.decision(recorded, finished.by)
 
 
-async def take_answer(
-    appender: Appender,
-    holding: AttemptHold,
-    started: StepStarted,
-    call: str,
-    number: int,
-    question: StepQuestion,
-) -> CallFinished:
-    """The answer to a question, recorded as that of its call.
+class _StepEffect(msgspec.Struct):
+    """An effect of a step, as a call: what its function `raised` is an answer, too."""
 
-    Without one the question is put to people, the attempt is held, and this never returns: the next time the
-    handler comes here, there is an answer.
-    """
-    opened = open_attempt(appender.run, started.step, started.attempt)
-    gate_id = gate_of_call(started.step, call, 0 if opened.calls is None else opened.calls.generation)
-    gate = appender.run.gates.get(gate_id)
-    if gate is not None and gate.question != question.hash:
-        raise question_changed(started.step, call)
-    if gate is None or gate.decided is None:
-        await holding.wait_for_answer(call, gate_id, question)
-    assert gate is not None
-    finished = CallFinished(
-        step=started.step,
-        attempt=started.attempt,
-        call=call,
-        number=number,
-        status=CallStatus.OK,
-        type=GATE,
-        value=question.recorded(gate),
-        by=gate.by,
-    )
-    written = await unbroken(appender.record(partial(finish_call, finished=finished)))
-    return next(event for event in written if isinstance(event, CallFinished))
+    functions: Functions
+    function: Callable[[], Any]
+    only_success: bool
+    raised: Exception | None = None
 
-
-EFFECT = "effect:"
-"""What the calls that are effects are named by, so that no other call has the same key."""
-
-
-async def effect(
-    recorder: Recorder,
-    functions: Functions,
-    earlier: AtMostOnce | None,
-    key: str,
-    function: Callable[[], Any],
-    *,
-    only_success: bool,
-) -> Any:
-    """What the effect answered. `earlier`: where older versions stored the effects of steps."""
-    check_effect_key(key)
-    if earlier is not None:
-        found = await earlier.find(recorder.key_of(key))
-        if found is not None and found.result is None:
-            raise in_doubt(found)
-        if found is not None and found.result is not None:
-            return as_value(key, unpack_effect(key, found.result))
-    raised: list[Exception] = []
-    options = CallOptions(repeatable=False, type=CallKind.EFFECT.value, name=key)
-    answer = partial(_answer, functions, function, raised, only_success)
-    answered = await recorder.call(f"{EFFECT}{key}", answer, (), options)
-    if raised:
-        raise raised[0]
-    if "error" in answered:
-        raise EffectFailed(key, answered["error"], f"{EFFECT}{key}")
-    return answered["value"]
-
-
-async def _answer(
-    functions: Functions, function: Callable[[], Any], raised: list[Exception], only_success: bool
-) -> dict[str, Any]:
-    try:
-        value = await execute(functions, function)
-        check_value(value, "the result of an effect")
-    except Exception as error:
-        if only_success:
-            raise
-        raised.append(error)
-        return {"error": told(error)}
-    return {"value": value}
+    async def answer(self) -> dict[str, Any]:
+        """Its value or its error, as they are recorded."""
+        try:
+            value = await execute(self.functions, self.function)
+            check_value(value, "the result of an effect")
+        except Exception as error:
+            if self.only_success:
+                raise
+            self.raised = error
+            return {"error": told(error)}
+        return {"value": value}

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping
 
-from onward.engine.child import is_steering
+from onward.clock import Clock
+from onward.engine.child import ManagedRuns, is_steering
 from onward.engine.control.requests import Interviewer
 from onward.errors import InvalidInput, NoProvider, UnknownHandler, WorkdirGone
 from onward.handlers.port import ChecksNodes, Handler
@@ -84,12 +85,14 @@ class Serving(DefinitionCache):
     def __init__(
         self,
         handlers: Mapping[str, Handler],
-        overseer: Callable[[Handler | None, Interviewer | None], Handler],
+        runs: ManagedRuns,
+        clock: Clock,
         around: Around | None = None,
         variables: Collection[str] = (),
     ) -> None:
+        """`runs` is the engine, which managers ask for their children."""
         super().__init__(handlers)
-        self.handlers, self._overseer, self._around = handlers, overseer, around
+        self.handlers, self._runs, self._clock, self._around = handlers, runs, clock, around
         self.variables = tuple(sorted(variables))
 
     def handlers_for(
@@ -105,8 +108,10 @@ class Serving(DefinitionCache):
         """
         handlers = self._with_simulated(definition, simulation)
         if MANAGER in definition.handlers and MANAGER not in handlers:
+            from onward.engine.overseer import Overseer  # here: few runs have a manager
+
             agent = handlers.get(AGENT)
-            handlers = {**handlers, MANAGER: self._overseer(agent, interviewer)}
+            handlers = {**handlers, MANAGER: Overseer(self._runs, self._clock, agent, interviewer)}
             for node in definition.managers:
                 if agent is None and is_steering(node):
                     raise NoProvider(node.id)

@@ -1,17 +1,24 @@
-"""The engine: its parts put together. Every surface calls its functions: start, resume, answer, cancel, …"""
+"""The engine: one store, the handlers, and any number of runs. Every surface calls its methods.
+
+Each method says what it promises and asks the part that does it. The parts are below the methods, each with
+the parts that it needs. A part is created when it is first used: most processes need few of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
+
+import msgspec
 
 from onward.clock import Clock, Dice, Ids
 from onward.engine.appender import EngineParts, Observer, WaitingCalls
-from onward.engine.claims import Claims
+from onward.engine.claims import Claims, Dropped
 from onward.engine.control.create import Creating, Submitting
 from onward.engine.control.intervene import Answering, HolderRequests
-from onward.engine.control.limits import LimitChanges, has_room
+from onward.engine.control.limits import LimitChanges
+from onward.engine.control.requests import ForkRequest, Interviewer, Preview, Resume, StartRequest
 from onward.engine.control.start import Forking, Resuming, Starting
 from onward.engine.definitions import Around, Serving
 from onward.engine.effects import AtMostOnce, Once
@@ -22,18 +29,21 @@ from onward.engine.files.workspaces import Workspaces
 from onward.engine.journal import Journal
 from onward.engine.lease import LeaseKeeper
 from onward.engine.leftovers import Leftovers
+from onward.engine.log import NO_TERMS, Folded, RequestTerms
 from onward.engine.loop import Runner
 from onward.engine.messages import Flusher, MessageTidying, Saying
-from onward.engine.overseer import Overseer
-from onward.engine.queue import RunQueue, Sweeper
+from onward.engine.queue import RunQueue, Sweeper, SweepResult, Unserved
 from onward.engine.sources import Registry, Sources
+from onward.engine.stop import StopSwitch
 from onward.handlers.port import Handler
 from onward.handlers.room import ShowLine
 from onward.machine.definition import Definition
+from onward.model.chat import Message
 from onward.model.events import Event
-from onward.model.run import Run
+from onward.model.gate import Answer
+from onward.model.run import Gate, Run, Simulation
 from onward.model.values import Variables
-from onward.pipeline.build import Transform
+from onward.pipeline.build import Pipeline, Transform
 from onward.pipeline.rules.check import RULES, Rule
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.store import Store
@@ -44,8 +54,38 @@ def ignore(run: Run, events: Sequence[Event]) -> None:
     """The observer that does not look."""
 
 
+def tell_nobody(notice: str) -> None:
+    """Whoever asks without somebody to tell hears no notice."""
+
+
+class Extensions(msgspec.Struct, frozen=True):
+    """What an app adds to its engine: how pipelines are prepared, and who watches the runs."""
+
+    transforms: Sequence[Transform] = ()
+    rules: Sequence[Rule] = RULES
+    observe: Observer = ignore
+    """Hears the events of every run."""
+    around: Around | None = None
+    show: ShowLine | None = None
+    """Is shown what steps print."""
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What the machine gives an engine: places for files, what commands get, and what is secret."""
+
+    files: RunFiles | None = None
+    trees: Trees | None = None
+    own: Sequence[str] = ()
+    """The paths that are ours and no step's work, wherever they are."""
+    variables: Variables | None = None
+    """The names of those that commands get."""
+    redactor: Redactor = NOTHING_SECRET
+    """What it knows is stored nowhere."""
+    warn: Callable[[str], None] = tell_nobody
+
+
 class Engine:
-    """One store, the handlers, and any number of runs. Each function is a method of the class that has it."""
+    """One store, the handlers, and any number of runs."""
 
     def __init__(
         self,
@@ -55,87 +95,155 @@ class Engine:
         ids: Ids,
         dice: Dice,
         handlers: Mapping[str, Handler],
-        transforms: Sequence[Transform] = (),
-        rules: Sequence[Rule] = RULES,
-        observe: Observer = ignore,
-        files: RunFiles | None = None,
-        trees: Trees | None = None,
-        warn: Callable[[str], None] = lambda text: None,
-        around: Around | None = None,
-        own: Sequence[str] = (),
-        variables: Variables | None = None,
-        show: ShowLine | None = None,
-        redactor: Redactor = NOTHING_SECRET,
+        extensions: Extensions | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
-        """`own`: the paths that are ours and no step's work, wherever they are. `variables`: the names of
-        those that commands get. `redactor`: what it knows is stored nowhere."""
-        self.store, self.variables, self.redactor = store, variables, redactor
-        self.sources = Sources(store.blobs, transforms, {*handlers, *Definition.BUILT_IN}, rules)
-        self.registry = Registry(store, self.sources)
-        receipts = None
-        if files is not None:
-            receipts = StepReceipts(files, store.log, self.sources)
-            observe = receipts.after if observe is ignore else _both(receipts.after, observe)
-        self.journal = journal = Journal(store.log, clock, redactor)
-        self.leftovers = Leftovers(store, None if files is None else files.folder, trees, own)
-        self.flusher = Flusher(store.messages, clock, redactor=redactor)
-        self.waiting = WaitingCalls()
-        self.saying = Saying(store.messages, clock, ids, redactor)
-        self.say = self.saying.say
-        self.effects = AtMostOnce(store.effects, clock, ids, store.leases.lease_s, redactor=redactor)
-        claims = Claims(store.leases, journal, clock, ids, observe)
-        self.dropped, self.is_at_work = claims.dropped, claims.is_at_work
-        workspaces = Workspaces(trees, files, warn)
-        requests = HolderRequests(journal, claims, workspaces)
-        self.pause, self.cancel, self.steer = requests.pause, requests.cancel, requests.steer
-        self.dismiss = requests.dismiss
-        serving = Serving(
-            handlers,
-            lambda agent, interviewer: Overseer(self, clock, agent, interviewer),
-            around,
-            () if variables is None else variables.passed,
+        self.store = store
+        self._clock, self._ids, self._dice, self._handlers = clock, ids, dice, handlers
+        self._extensions = extensions or Extensions()
+        self._surroundings = surroundings or Surroundings()
+
+    # -- runs ----------------------------------------------------------------------------------------
+
+    async def start(self, pipeline: Pipeline, start: StartRequest, stop: StopSwitch | None = None) -> Folded:
+        """Create a run, claim it and execute it until it stops."""
+        return await self._starting.start(pipeline, start, stop)
+
+    async def submit(self, pipeline: Pipeline, start: StartRequest) -> Folded:
+        """Create a run and leave it queued."""
+        return await self.submitting.submit(pipeline, start)
+
+    async def submit_many(self, asked: Sequence[tuple[Pipeline, StartRequest]]) -> list[Folded]:
+        """Create runs and leave them queued. All are checked before the first is created."""
+        return await self.submitting.submit_many(asked)
+
+    async def resume(
+        self,
+        run_id: str,
+        resume: Resume,
+        stop: StopSwitch | None = None,
+        tell: Callable[[str], None] = tell_nobody,
+    ) -> Folded:
+        """Check everything, claim a stopped run, and execute it until it stops again. `tell` gets notices."""
+        return await self._resuming.resume(run_id, resume, stop, tell)
+
+    async def preview_resume(self, run_id: str, resume: Resume) -> Preview:
+        """Make every check of a resume and say what it would do. Nothing is written."""
+        return await self._resuming.preview_resume(run_id, resume)
+
+    async def fork(self, run_id: str, fork: ForkRequest, tell: Callable[[str], None] = tell_nobody) -> Folded:
+        """A new run that shares another's log up to a checkpoint. The other run does not change."""
+        return await self._forking.fork(run_id, fork, tell)
+
+    async def take(self, stop: StopSwitch) -> tuple[Folded, Awaitable[Folded]] | None:
+        """Claim the run whose turn it is; returns it, and what to await to execute it until it stops."""
+        return await self._queue.take(stop)
+
+    # -- requests ------------------------------------------------------------------------------------
+
+    async def answer(
+        self,
+        run_id: str,
+        answer: Answer | str,
+        *,
+        by: str,
+        gate: str | None = None,
+        text: str = "",
+        run: bool = True,
+        terms: RequestTerms = NO_TERMS,
+        stop: StopSwitch | None = None,
+        interviewer: Interviewer | None = None,
+    ) -> Folded:
+        """Decide a gate; with `run`, claim the run in the same transaction and execute it.
+
+        `interviewer` answers the gates of runs that this one then manages.
+        """
+        return await self._answering.answer(
+            run_id,
+            answer,
+            by=by,
+            gate=gate,
+            text=text,
+            run=run,
+            terms=terms,
+            stop=stop,
+            interviewer=interviewer,
         )
-        self.check_served, self.definition = serving.check_served, serving.definition
-        parts = EngineParts(
-            journal,
-            LeaseKeeper(store.leases, clock),
-            clock,
-            dice,
-            handlers,
-            observe,
-            Rooms(store.blobs, clock, files, redactor),
-            workspaces,
-            requests.cancel_child,
-            self.effects,
-            store.blobs,
-            self.flusher,
-            lambda: self.sweep(),
-            self.waiting,
-            receipts,
-            show,
-            redactor,
-            store.limits.take_warnings,
-            partial(has_room, store.limits),
+
+    async def attend(self, folded: Folded, interviewer: Interviewer, stop: StopSwitch) -> Folded:
+        """Answer the gates of a waiting run, as many at once as are taken; what is skipped stays open."""
+        return await self._answering.attend(folded, interviewer, stop)
+
+    async def ask(self, folded: Folded, gate: Gate, interviewer: Interviewer) -> Answer:
+        """Put one question, and remind of it; it is skipped if a deadline or another answer comes first."""
+        return await self._answering.ask(folded, gate, interviewer)
+
+    async def pause(
+        self, run_id: str, *, after: str = "step", by: str = "user", terms: RequestTerms = NO_TERMS
+    ) -> Folded:
+        """Ask a run to stop; it stops at once if no live process holds it."""
+        return await self._requests.pause(run_id, after=after, by=by, terms=terms)
+
+    async def cancel(
+        self,
+        run_id: str,
+        *,
+        by: str = "user",
+        reason: str = "",
+        is_superseded: bool = False,
+        terms: RequestTerms = NO_TERMS,
+    ) -> Folded:
+        """Cancel a run for good, and with it the runs that it manages; `reason` is why, in free text.
+
+        `is_superseded`: a new run takes its place.
+        """
+        return await self._requests.cancel(
+            run_id, by=by, reason=reason, is_superseded=is_superseded, terms=terms
         )
-        self._runner = runner = Runner(claims, serving, self.sources, parts, files)
-        creating = Creating(journal, clock, ids, serving, self.sources, workspaces)
-        self.start = Starting(creating, journal, claims, clock, serving, runner).start
-        self.submitting = Submitting(creating, journal, clock)
-        self.submit, self.submit_many = self.submitting.submit, self.submitting.submit_many
-        resuming = Resuming(
-            *(journal, claims, clock, serving, self.sources, runner, requests, self.leftovers),
-            LimitChanges(store, clock),
-        )
-        self.resume, self.preview_resume = resuming.resume, resuming.preview_resume
-        answering = Answering(journal, claims, clock, runner)
-        self.answer, self.attend, self.ask = answering.answer, answering.attend, answering.ask
-        self.fork = Forking(store.log, journal, clock, ids, serving, self.sources, workspaces).fork
-        taking = RunQueue(store.measures, journal, claims, clock, handlers, runner.run_from_queue)
-        self.take, self.unserved = taking.take, taking.unserved
-        self._sweeper = Sweeper(
-            store.runs, store.gates, store.workers, claims, MessageTidying(store.messages, clock)
-        )
-        self.sweep, self.recover = self._sweeper.sweep, self._sweeper.recover
+
+    async def cancel_child(self, run_id: str) -> None:
+        """Cancel a run that no step manages any more; one that has ended, or never began, is left alone."""
+        await self._requests.cancel_child(run_id)
+
+    async def dismiss(self, run_id: str, *, by: str = "user", terms: RequestTerms = NO_TERMS) -> Folded:
+        """Let nothing offer or resume a stopped run any more, but a person who names it."""
+        return await self._requests.dismiss(run_id, by=by, terms=terms)
+
+    async def steer(
+        self, run_id: str, text: str, *, by: str = "user", terms: RequestTerms = NO_TERMS
+    ) -> Folded:
+        """Give the run's agents an instruction; the next agent step takes it."""
+        return await self._requests.steer(run_id, text, by=by, terms=terms)
+
+    # -- looking after runs --------------------------------------------------------------------------
+
+    async def sweep(self, *, is_restart: bool = False) -> SweepResult:
+        """Look at every held run once; stop or requeue those whose holder is dead, as their policies say."""
+        return await self._sweeper.sweep(is_restart=is_restart)
+
+    async def recover(self) -> SweepResult:
+        """A server's first sweep: it also reports which questions are still open, and logs what it found."""
+        return await self._sweeper.recover()
+
+    def is_at_work(self, folded: Folded) -> bool:
+        """Whether a live process holds the run."""
+        return self._claims.is_at_work(folded)
+
+    def definition(self, pipeline: Pipeline) -> Definition:
+        """The planner's view of a pipeline, created once for many runs."""
+        return self._serving.definition(pipeline)
+
+    def check_served(
+        self, pipeline: Pipeline, simulation: Simulation | None, workdir: str | None = None
+    ) -> None:
+        """Refuse a pipeline that this process could not run in this directory."""
+        self._serving.check_served(pipeline, simulation, workdir)
+
+    # -- besides runs --------------------------------------------------------------------------------
+
+    async def say(self, chat: str, text: str) -> Message:
+        """Store a user's message at the end of a chat; when this returns, it is durable."""
+        return await self.saying.say(chat, text)
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
         """Call a function at most once for the key, and return what it returned."""
@@ -143,9 +251,184 @@ class Engine:
 
     async def close(self) -> None:
         """Release the runs that this process holds and does not execute, and close the store."""
-        await self.dropped.settle()
-        await self.flusher.close()
+        created = vars(self)
+        if "_claims" in created:
+            await self.dropped.settle()
+        if "flusher" in created:
+            await self.flusher.close()
         await self.store.close()
+
+    # -- parts that others use -----------------------------------------------------------------------
+
+    @property
+    def variables(self) -> Variables | None:
+        """The names of the variables that commands get."""
+        return self._surroundings.variables
+
+    @property
+    def redactor(self) -> Redactor:
+        """What it knows is stored nowhere."""
+        return self._surroundings.redactor
+
+    @property
+    def dropped(self) -> Dropped:
+        """The leases of this process under which it executes nothing."""
+        return self._claims.dropped
+
+    @property
+    def unserved(self) -> Unserved:
+        """What runs of the queue needed and this process did not have."""
+        return self._queue.unserved
+
+    @cached_property
+    def sources(self) -> Sources:
+        """Where definitions come from."""
+        known_types, added = {*self._handlers, *Definition.BUILT_IN}, self._extensions
+        return Sources(self.store.blobs, added.transforms, known_types, added.rules)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """The registered pipelines."""
+        return Registry(self.store, self.sources)
+
+    @cached_property
+    def journal(self) -> Journal:
+        """Reads and writes the logs of runs."""
+        return Journal(self.store.log, self._clock, self.redactor)
+
+    @cached_property
+    def leftovers(self) -> Leftovers:
+        """Looks at what steps in doubt left."""
+        around = self._surroundings
+        folder = None if around.files is None else around.files.folder
+        return Leftovers(self.store, folder, around.trees, around.own)
+
+    @cached_property
+    def submitting(self) -> Submitting:
+        """Creates runs for the queue."""
+        return Submitting(self._creating, self.journal, self._clock)
+
+    @cached_property
+    def saying(self) -> Saying:
+        """Stores whole messages."""
+        return Saying(self.store.messages, self._clock, self._ids, self.redactor)
+
+    @cached_property
+    def flusher(self) -> Flusher:
+        """Stores the text of the messages that this process streams."""
+        return Flusher(self.store.messages, self._clock, redactor=self.redactor)
+
+    @cached_property
+    def effects(self) -> AtMostOnce:
+        """Runs effects outside steps."""
+        lease_s = self.store.leases.lease_s
+        return AtMostOnce(self.store.effects, self._clock, self._ids, lease_s, redactor=self.redactor)
+
+    @cached_property
+    def waiting(self) -> WaitingCalls:
+        """How many calls of this process wait."""
+        return WaitingCalls()
+
+    # -- parts that only the engine uses -------------------------------------------------------------
+
+    @cached_property
+    def _receipts(self) -> StepReceipts | None:
+        files = self._surroundings.files
+        return None if files is None else StepReceipts(files, self.store.log, self.sources)
+
+    @cached_property
+    def _observe(self) -> Observer:
+        receipts, observe = self._receipts, self._extensions.observe
+        if receipts is None:
+            return observe
+        return receipts.after if observe is ignore else _both(receipts.after, observe)
+
+    @cached_property
+    def _claims(self) -> Claims:
+        return Claims(self.store.leases, self.journal, self._clock, self._ids, self._observe)
+
+    @cached_property
+    def _workspaces(self) -> Workspaces:
+        around = self._surroundings
+        return Workspaces(around.trees, around.files, around.warn)
+
+    @cached_property
+    def _serving(self) -> Serving:
+        variables = () if self.variables is None else self.variables.passed
+        return Serving(self._handlers, self, self._clock, self._extensions.around, variables)
+
+    @cached_property
+    def _runner(self) -> Runner:
+        files = self._surroundings.files
+        parts = EngineParts(
+            journal=self.journal,
+            keeper=LeaseKeeper(self.store.leases, self._clock),
+            clock=self._clock,
+            dice=self._dice,
+            handlers=self._handlers,
+            observe=self._observe,
+            rooms=Rooms(self.store.blobs, self._clock, files, self.redactor),
+            workspaces=self._workspaces,
+            blobs=self.store.blobs,
+            limits=self.store.limits,
+            services=self,
+            receipts=self._receipts,
+            show=self._extensions.show,
+        )
+        return Runner(self._claims, self._serving, self.sources, parts, files)
+
+    @cached_property
+    def _creating(self) -> Creating:
+        return Creating(self.journal, self._clock, self._ids, self._serving, self.sources, self._workspaces)
+
+    @cached_property
+    def _starting(self) -> Starting:
+        return Starting(self._creating, self.journal, self._claims, self._clock, self._serving, self._runner)
+
+    @cached_property
+    def _requests(self) -> HolderRequests:
+        return HolderRequests(self.journal, self._claims, self._workspaces)
+
+    @cached_property
+    def _resuming(self) -> Resuming:
+        return Resuming(
+            journal=self.journal,
+            claims=self._claims,
+            clock=self._clock,
+            serving=self._serving,
+            sources=self.sources,
+            runner=self._runner,
+            requests=self._requests,
+            leftovers=self.leftovers,
+            limits=LimitChanges(self.store, self._clock),
+        )
+
+    @cached_property
+    def _answering(self) -> Answering:
+        return Answering(self.journal, self._claims, self._clock, self._runner)
+
+    @cached_property
+    def _forking(self) -> Forking:
+        return Forking(
+            log=self.store.log,
+            journal=self.journal,
+            clock=self._clock,
+            ids=self._ids,
+            serving=self._serving,
+            sources=self.sources,
+            workspaces=self._workspaces,
+        )
+
+    @cached_property
+    def _queue(self) -> RunQueue:
+        return RunQueue(
+            self.store.measures, self.journal, self._claims, self._clock, self._handlers, self._runner
+        )
+
+    @cached_property
+    def _sweeper(self) -> Sweeper:
+        tidying = MessageTidying(self.store.messages, self._clock)
+        return Sweeper(self.store.runs, self.store.gates, self.store.workers, self._claims, tidying)
 
 
 def _both(first: Observer, second: Observer) -> Observer:

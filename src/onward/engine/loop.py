@@ -19,11 +19,10 @@ from msgspec.structs import replace
 
 from onward.clock import Clock
 from onward.engine.appender import Appender, EngineParts
-from onward.engine.attempt import AttemptRunner
+from onward.engine.attempt import EXPIRED, STOPPED, AttemptRunner, Executor
 from onward.engine.claims import Claims, Reply
 from onward.engine.control.requests import Interviewer
 from onward.engine.definitions import Serving
-from onward.engine.execute import EXPIRED, STOPPED, Executor
 from onward.engine.files.run_files import RunFiles
 from onward.engine.lease import Hold
 from onward.engine.log import Folded, applied
@@ -167,7 +166,7 @@ class RunLoop:
     async def _cancel_with_run(self, successor: str) -> None:
         """Cancel the run that was to take over, if this one was cancelled before it could."""
         if self._appender.run.status is RunStatus.CANCELLED:
-            await self._parts.cancel_child(successor)
+            await self._parts.services.cancel_child(successor)
 
     async def _execute(self, started: StepStarted, runner: AttemptRunner) -> ActionResult:
         return await self._executor.execute(self._appender.folded, started, runner)

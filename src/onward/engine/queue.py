@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -19,6 +19,7 @@ from onward.clock import Clock
 from onward.engine.claims import Claims
 from onward.engine.journal import Journal
 from onward.engine.log import Folded
+from onward.engine.loop import Runner
 from onward.engine.messages import MessageTidying
 from onward.engine.stop import StopSwitch
 from onward.errors import (
@@ -90,7 +91,6 @@ SKIPPED_S_FIRST, SKIPPED_S_MAX = 1.0, 300.0
 # An outage concerns all runs, so it must not make this one wait for long after it has passed.
 OUTAGES, OUTAGE_S_MAX = (StoreUnavailable, StoreFull, StoreReadOnly), 10.0
 WHY_MAX = 500
-ExecuteRun = Callable[[Folded, float, StopSwitch], Awaitable[Folded]]
 
 
 class _Skipped(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ class _Skipped(msgspec.Struct, frozen=True):
 class RunQueue:
     """Takes due runs. One that cannot be claimed, or executed, is skipped for a while, longer each time.
 
-    `kinds` are the handlers that this process has; `run` executes a run that was claimed until it stops.
+    `kinds` are the handlers that this process has; `runner` executes a run that was claimed until it stops.
     """
 
     def __init__(
@@ -113,10 +113,10 @@ class RunQueue:
         claims: Claims,
         clock: Clock,
         kinds: Collection[str],
-        run: ExecuteRun,
+        runner: Runner,
     ) -> None:
         self._measures, self._journal, self._claims, self._clock = measures, journal, claims, clock
-        self.unserved, self._run = Unserved(kinds), run
+        self.unserved, self._runner = Unserved(kinds), runner
         self._skipped: dict[str, _Skipped] = {}
         self._failures: list[tuple[str, str]] = []
 
@@ -128,7 +128,7 @@ class RunQueue:
 
     async def _execute(self, folded: Folded, claimed_s: float, stop: StopSwitch) -> Folded:
         try:
-            return await self._run(folded, claimed_s, stop)
+            return await self._runner.run_from_queue(folded, claimed_s, stop)
         except (LeaseLost, StoreError):
             raise
         except Exception as error:

@@ -357,21 +357,38 @@ class Recorder(Protocol):
         ...
 
 
-MakeRecorder = Callable[[StepStarted, Functions], Recorder]
+class AttemptLog(Protocol):
+    """The log of the run, as one attempt uses it."""
+
+    async def recall(self, mode: str) -> str:
+        """The summary of the run so far, under the fidelity of the step or another."""
+        ...
+
+    def open_recorder(self, functions: Functions) -> Recorder:
+        """What records the calls of the attempt, in which these functions run."""
+        ...
+
+
+class _NoLog:
+    """The log of a step that was created by hand: it has no history, and records nothing."""
+
+    async def recall(self, mode: str) -> str:
+        return ""
+
+    def open_recorder(self, functions: Functions) -> Recorder:
+        raise InvalidInput("this step was created by hand, so it has no log to record calls in.")
+
+
+NO_LOG = _NoLog()
 _creating = threading.Lock()
-
-
-def no_log(started: StepStarted, functions: Functions) -> Recorder:
-    """A step that was created by hand records nothing."""
-    raise InvalidInput("this step was created by hand, so it has no log to record calls in.")
 
 
 class RecordedCalls:
     """The part of a StepContext that records calls."""
 
-    __slots__ = ("_record", "_started", "functions", "recorded", "redactor")
+    __slots__ = ("_log", "_started", "functions", "recorded", "redactor")
     _started: StepStarted
-    _record: MakeRecorder
+    _log: AttemptLog
     functions: Functions
     recorded: Recorder | None
     redactor: Redactor
@@ -494,7 +511,7 @@ class RecordedCalls:
         """Records the calls of the attempt."""
         with _creating:  # a plain function may make its first calls from several threads
             if self.recorded is None:
-                self.recorded = self._record(self._started, self.functions)
+                self.recorded = self._log.open_recorder(self.functions)
         return self.recorded
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:

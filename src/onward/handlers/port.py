@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from onward.clock import NO_DEADLINE, Clock, Deadline, SystemClock
 from onward.errors import InvalidInput
-from onward.handlers.calls import MakeRecorder, RecordedCalls, Recorder, no_log
+from onward.handlers.calls import NO_LOG, AttemptLog, RecordedCalls, Recorder
 from onward.handlers.room import Artifacts, AttemptOutput, PreviousAttempt, Room, ShowLine
 from onward.handlers.user_functions import Functions
 from onward.model.chat import chat_of_run
@@ -29,11 +29,6 @@ from onward.pipeline.graph import Graph, Node
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 
 _creating = threading.Lock()
-
-
-async def _no_past(mode: str) -> str:
-    """A step that was created by hand has no history."""
-    return ""
 
 
 class StepContext(RecordedCalls):
@@ -53,7 +48,6 @@ class StepContext(RecordedCalls):
         "graph",
         "lines",
         "node",
-        "recall",
         "room",
         "stopping",
         "workspace",
@@ -67,18 +61,17 @@ class StepContext(RecordedCalls):
         *,
         room: Room,
         stopping: asyncio.Event,
-        recall: Callable[[str], Awaitable[str]] = _no_past,
         workspace: str | None = None,
         deadline: Deadline = NO_DEADLINE,
         functions: Functions | None = None,
         clock: Clock | None = None,
         output: AttemptOutput | None = None,
         show: ShowLine | None = None,
-        record: MakeRecorder = no_log,
+        log: AttemptLog = NO_LOG,
         redactor: Redactor = NOTHING_SECRET,
     ) -> None:
         self._run, self._started, self.graph, self.node = run, started, graph, graph.nodes[started.node]
-        self.room, self.recall = room, recall
+        self.room = room
         self.functions = functions or Functions(idempotency_key(run.id, started.step), clock or SystemClock())
         """The functions of users that the step calls."""
         self._output, self._show = output, show
@@ -92,7 +85,7 @@ class StepContext(RecordedCalls):
         """Knows the secrets that must not be stored; `add` what becomes known on the way, such as a key."""
         self.lines: list[str] = []
         self._prompt: str | None = None
-        self._record = record
+        self._log = log
         self.recorded: Recorder | None = None
         """Records the calls of the attempt, once it has made one."""
 
@@ -216,12 +209,11 @@ class StepContext(RecordedCalls):
             self.graph,
             room=self.room,
             stopping=self.stopping,
-            recall=self.recall,
             workspace=self.workspace,
             deadline=self.deadline,
             functions=self.functions,
             output=self.output,
-            record=lambda started, functions: self.recorder,
+            log=_LogOf(self),
             redactor=self.redactor,
         )
 
@@ -262,7 +254,7 @@ class StepContext(RecordedCalls):
         Reads the end of the log when it is called. Empty under `full`, where the session itself remembers.
         For a continued step it ends with what the previous attempt left, under every fidelity.
         """
-        text, left = await self.recall(mode), self.left
+        text, left = await self._log.recall(mode), self.left
         return text if left is None else "\n\n".join(filter(None, (text, left.summary())))
 
     def log(self, text: str) -> None:
@@ -288,6 +280,19 @@ class StepContext(RecordedCalls):
             for name in unknown:
                 self.log(f"the prompt names ${name}, which is not in the context; it stays as it is written")
         return self._prompt
+
+
+class _LogOf:
+    """The log of a step, for another context of the same attempt: both have one recorder."""
+
+    def __init__(self, step: StepContext) -> None:
+        self._step = step
+
+    async def recall(self, mode: str) -> str:
+        return await self._step._log.recall(mode)
+
+    def open_recorder(self, functions: Functions) -> Recorder:
+        return self._step.recorder
 
 
 def close_attempt(step: StepContext) -> None:
