@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from onward.engine.appender import Observer
+from onward.engine.claims import Observer
 from onward.engine.control.requests import Resume, StartRequest
 from onward.engine.engine import Engine, Extensions, Surroundings, ignore
 from onward.engine.files.run_files import RunFiles

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import example, given, note
 from hypothesis import strategies as st
 
-from onward.engine.appender import Observer
+from onward.engine.claims import Observer
 from onward.engine.engine import ignore
 from onward.engine.stop import StopSwitch
 from onward.errors import RunNotFound

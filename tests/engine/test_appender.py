@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from onward.engine.appender import Appender
+from onward.engine.claims import NOBODY, Hold
 from onward.engine.control.requests import StartRequest
-from onward.engine.lease import NOBODY, Hold
 from onward.engine.stop import StopSwitch
 from onward.errors import LeaseLost
 from onward.machine.definition import Definition

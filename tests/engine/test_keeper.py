@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
+from onward.engine.claims import TRUSTED
 from onward.engine.control.requests import StartRequest
-from onward.engine.lease import TRUSTED
 from onward.errors import LeaseLost, StoreUnavailable
 from onward.handlers.port import StepContext
 from onward.model.events import AttemptInterrupted, RunClaimed

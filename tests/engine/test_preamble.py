@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from onward.engine.control.requests import ForkRequest
 from onward.engine.attempt import EVENTS_READ
+from onward.engine.control.requests import ForkRequest
 from onward.engine.log import READ_ALL
 from onward.handlers.port import StepContext
 from onward.model.result import Result

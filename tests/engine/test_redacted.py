@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from onward.engine.redacted import SAID, _value, redacted_events
+from onward.engine.log import SAID, _value, redacted_events
 from onward.model.events import RunCreated, SteeringGiven, Tree, event_kinds
 from onward.model.gate import Choice, GateDecided
 from onward.redact.redactor import NOTHING_SECRET, Redactor

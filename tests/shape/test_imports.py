@@ -161,7 +161,7 @@ EXECUTING: dict[str, list[str]] = {
     "foreground": ["engine.stop", "engine.control.requests"],
     # Is the worker: it claims runs under its own name.
     # It also counts what its engine and store do.
-    "workers": ["engine.engine", "engine.stop", "store.owner", "engine.appender", "store.port.store"],
+    "workers": ["engine.engine", "engine.stop", "store.owner", "engine.claims", "store.port.store"],
 }
 for executing, parts in EXECUTING.items():
     LAYERS[f"cli.commands.{executing}"] = [*LAYERS["cli.commands"], *parts]

@@ -14,7 +14,7 @@ from onward.app.registrations import AppRegistrations
 from onward.chats.settings import DEFAULT_CHATS, ChatSettings
 from onward.clock import SystemClock
 from onward.config import file_mode, load_settings, own_redactor
-from onward.engine.appender import Observer
+from onward.engine.claims import Observer
 from onward.engine.definitions import Around
 from onward.engine.engine import Engine, Extensions, ignore
 from onward.handlers.function import find_culprit

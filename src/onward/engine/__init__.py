@@ -2,17 +2,17 @@
 
 It does what the machine says and decides nothing. `engine` is what every surface calls. A run goes this way:
 
-    control/ ──► claims ──► loop ──► execute ──► attempt ──► a handler, and its recorded calls
-                              │                                     │
-                              └───────────► appender ◄──────────────┘
-                                               │
-                                            journal ──► the store's log
+    control/ ──► claims ──► loop ──► attempt ──► a handler, and its recorded calls
+                              │                               │
+                              └────────► appender ◄───────────┘
+                                            │
+                                         journal ──► the store's log
 
-- A held run: `loop` executes it until it stops, `execute` what a plan says, `attempt` one attempt of a step.
-  `calls` has the recorded calls inside an attempt, `call_log` what the log knows of them.
-- Its log: `log` folds and seals, `journal` reads and writes, and `appender` is the one writer of a held run.
-  `redacted` says which fields of events may hold secrets; `persist` has the calls that must go through.
-- Who holds it: `lease` renews, `claims` claims and releases, `queue` finds due runs and dead holders. `stop`
+- A held run: `loop` executes it until it stops, `attempt` one attempt of a step, `hold` stops one between
+  two calls. `calls` has the recorded calls inside an attempt, `call_log` what the log knows of them.
+- Its log: `log` folds, redacts and seals, `journal` reads and writes, and `appender` is the one writer of a
+  held run. `persist` has the calls that must go through.
+- Who holds it: `claims` claims, renews and releases, `queue` finds due runs and dead holders. `stop`
   is how a process is asked to stop.
 - What it is: `sources` has its pipeline, `definitions` the handlers of its nodes.
 - What a step has besides calls: `messages`, `effects` and a room in `files/`; `leftovers` is what one in

@@ -21,16 +21,15 @@ from typing import Protocol
 import msgspec
 
 from onward.clock import Alarm, Clock, Dice
+from onward.engine.claims import Hold, LeaseKeeper, Observer
 from onward.engine.control.limits import has_room
 from onward.engine.effects import AtMostOnce
 from onward.engine.files.receipts import StepReceipts
 from onward.engine.files.rooms import Rooms
 from onward.engine.files.workspaces import Workspaces
 from onward.engine.journal import Journal
-from onward.engine.lease import Hold, LeaseKeeper
-from onward.engine.log import Folded, applied
+from onward.engine.log import Folded, applied, redacted_events
 from onward.engine.messages import Flusher
-from onward.engine.redacted import redacted_events
 from onward.engine.stop import StopSwitch
 from onward.errors import LeaseLost, StaleHistory
 from onward.handlers.port import Handler
@@ -63,9 +62,6 @@ class WaitingCalls:
             yield
         finally:
             self.number -= 1
-
-
-Observer = Callable[[Run, Sequence[Event]], None]
 
 
 class RunServices(Protocol):

@@ -23,10 +23,9 @@ import msgspec
 from onward.clock import Clock
 from onward.engine.appender import Appender, EngineParts
 from onward.engine.calls import CallParts, CallRecorder
+from onward.engine.claims import Hold
 from onward.engine.hold import AttemptHold
-from onward.engine.lease import Hold
-from onward.engine.log import Folded
-from onward.engine.redacted import redacted_result
+from onward.engine.log import Folded, redacted_result
 from onward.engine.stop import StopSwitch
 from onward.errors import (
     CallTimedOut,

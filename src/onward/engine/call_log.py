@@ -133,7 +133,7 @@ class KeptContent:
 
 
 GATE, MODEL = CallKind.GATE.value, CallKind.MODEL.value
-KINDS = frozenset(kind.__name__ for kind in (CallStarted, CallFinished, CallLost))
+KINDS = frozenset((CallStarted.__name__, CallFinished.__name__, CallLost.__name__))
 _decode = msgspec.json.Decoder().decode
 
 

@@ -27,9 +27,9 @@ import msgspec
 from onward.clock import TookTooLong, within
 from onward.engine.appender import Appender, EngineParts
 from onward.engine.call_log import CallMemory, OneTry, read_memory, told, value_of
+from onward.engine.claims import Hold
 from onward.engine.effects import in_doubt
 from onward.engine.hold import AttemptHold, UnderWay
-from onward.engine.lease import Hold
 from onward.engine.messages import MessageStream
 from onward.engine.persist import unbroken
 from onward.errors import CallTimedOut, EffectFailed, InvalidInput, LimitReached, Refused, StoreError

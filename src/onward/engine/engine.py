@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from onward.clock import Clock, Dice, Ids
-from onward.engine.appender import EngineParts, Observer, WaitingCalls
-from onward.engine.claims import Claims, Dropped
+from onward.engine.appender import EngineParts, WaitingCalls
+from onward.engine.claims import Claims, Dropped, LeaseKeeper, Observer
 from onward.engine.control.create import Creating, Submitting
 from onward.engine.control.intervene import Answering, HolderRequests
 from onward.engine.control.limits import LimitChanges
@@ -27,7 +27,6 @@ from onward.engine.files.rooms import Rooms
 from onward.engine.files.run_files import RunFiles
 from onward.engine.files.workspaces import Workspaces
 from onward.engine.journal import Journal
-from onward.engine.lease import LeaseKeeper
 from onward.engine.leftovers import Leftovers
 from onward.engine.log import NO_TERMS, Folded, RequestTerms
 from onward.engine.loop import Runner

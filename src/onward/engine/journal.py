@@ -19,10 +19,10 @@ from onward.engine.log import (
     fold_tail,
     from_snapshot,
     needs_pages,
+    redacted_events,
     sealed,
 )
 from onward.engine.persist import OUT_OF_REACH, retry_store
-from onward.engine.redacted import redacted_events
 from onward.errors import OnwardError, RunNotFound, RunUnreadable, StoreError
 from onward.machine.lifecycle import RUNNING
 from onward.model.events import Event

@@ -3,6 +3,10 @@
 - `RequestTerms`: the key of a request, under which it counts once however often it is sent, and the head of
   the log that it was decided for.
 - Reading: fold what the log says, from the newest snapshot on, and check the hash chain on the way.
+- Without secrets: what a step says and what people say is redacted once, before events are made of it: the
+  log, its hashes, receipts, files and exports then agree. Fields that name something (a step, a node, a path,
+  a hash) are not changed: the run could not be continued. A pipeline's source is not changed either: its hash
+  is its identity, and `validate` warns.
 - Writing: events are applied to the run, sealed, and put together with its row. Nothing is written here:
   `journal` does that.
 """
@@ -10,7 +14,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -18,15 +24,19 @@ from msgspec.structs import replace
 from onward.clock import Clock
 from onward.engine.persist import retry_store
 from onward.errors import HistoryCorrupt, Refused, RunNotFound
+from onward.machine.catalogue import CATALOGUE
 from onward.machine.decide.calls import doubtful_step, with_lost_calls
 from onward.machine.fold.apply import apply
 from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.rows import CALLS, TOLD, call_rows, notifications, run_row
 from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.machine.fold.steps import ASKING, gate_rows
-from onward.model.events import Event, RunClaimed
+from onward.model.events import Event, LastOutput, Outcome, PrintedLine, RunClaimed
+from onward.model.gate import Choice
+from onward.model.result import Result
 from onward.model.row import CallRow, GateRow
 from onward.model.run import FOLD_VERSION, Frozen, Run
+from onward.redact.redactor import Redactor
 from onward.store.codec import check_chain, content_hash, seal, unseal
 from onward.store.port.leases import Holder, Lease
 from onward.store.port.log import (
@@ -291,3 +301,63 @@ def sealed(
         snapshot=snapshot,
     )
     return write, Folded(run, head, log_bytes, snapshot_bytes)
+
+
+EventT = TypeVar("EventT", bound=Event)
+SAID: Mapping[type[msgspec.Struct], tuple[str, ...]] = {
+    **{kind: row.said for kind, row in CATALOGUE.items()},
+    Outcome: ("preferred_label", "suggested_next_ids", "notes", "failure_reason"),
+    LastOutput: ("lines", "error", "traceback"),
+    PrintedLine: ("text",),
+    Choice: ("label", "data"),
+}
+"""The fields that hold what steps and people say, of events and of the parts of such fields."""
+
+
+def redacted_events(redactor: Redactor, events: Sequence[Event]) -> Sequence[Event]:
+    """The same events without secrets."""
+    if redactor.is_empty:
+        return events
+    return [_struct(redactor, event) for event in events]
+
+
+def redacted_event(redactor: Redactor, event: EventT) -> EventT:
+    """The same event without secrets."""
+    return event if redactor.is_empty else cast("EventT", _struct(redactor, event))
+
+
+def _struct(redactor: Redactor, struct: Any) -> Any:
+    changes = {}
+    for name in SAID.get(type(struct), struct.__struct_fields__):  # of a part without a row, all
+        if before := getattr(struct, name):
+            after = _value(redactor, before)
+            if after is not before and after != before:
+                changes[name] = after
+    return replace(struct, **changes) if changes else struct
+
+
+def _value(redactor: Redactor, value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return _struct(redactor, value)
+    if isinstance(value, tuple):
+        return tuple(_value(redactor, one) for one in value)
+    if isinstance(value, bytes):
+        return redactor.redact_bytes(value)
+    return redactor.redact_value(value)
+
+
+def redacted_result(redactor: Redactor, result: Result) -> Result:
+    """The same result without secrets. Its artifacts are redacted when they are stored."""
+    if redactor.is_empty:
+        return result
+    redact = redactor.redact
+    changes: dict[str, Any] = {}
+    for name in ("notes", "failure_reason", "response", "preferred_label"):
+        text = getattr(result, name)
+        if text and (clean := redact(text)) is not text:
+            changes[name] = clean
+    for name in ("context_updates", "log", "suggested_next_ids"):
+        value = getattr(result, name)
+        if value and (clean := redactor.redact_value(value)) is not value:
+            changes[name] = clean
+    return dataclasses.replace(result, **changes) if changes else result

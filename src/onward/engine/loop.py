@@ -20,11 +20,10 @@ from msgspec.structs import replace
 from onward.clock import Clock
 from onward.engine.appender import Appender, EngineParts
 from onward.engine.attempt import EXPIRED, STOPPED, AttemptRunner, Executor
-from onward.engine.claims import Claims, Reply
+from onward.engine.claims import Claims, Hold, Reply
 from onward.engine.control.requests import Interviewer
 from onward.engine.definitions import Serving
 from onward.engine.files.run_files import RunFiles
-from onward.engine.lease import Hold
 from onward.engine.log import Folded, applied
 from onward.engine.sources import Sources
 from onward.engine.stop import StopSwitch

@@ -2,7 +2,7 @@
 
 What is known of a kind stands here and nowhere else. `lifecycle` derives the table of statuses from it,
 `fold/` what an event does to a run and to the rows beside its log, `read/log.py` the step it is about, and
-`engine/redacted.py` the texts that may hold a secret. `docs/events.md` and `docs/state-machine.md` are
+`engine/log.py` the texts that may hold a secret. `docs/events.md` and `docs/state-machine.md` are
 generated from it. A new kind is its class in the model, its row here and the fold that the row names.
 """
 

@@ -38,7 +38,7 @@ from onward.version import VERSION
 if TYPE_CHECKING:
     from onward.app import Onward
     from onward.cli.replies import RunsRecovered, WorkerDone
-    from onward.engine.appender import Observer
+    from onward.engine.claims import Observer
     from onward.notify.courier import Courier
     from onward.replies.database import WorkerListed
     from onward.worker import Shift

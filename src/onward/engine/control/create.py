@@ -20,8 +20,7 @@ from onward.engine.child import is_steering
 from onward.engine.control.requests import StartRequest
 from onward.engine.definitions import DefinitionCache, check_workdir
 from onward.engine.journal import Creation, Journal
-from onward.engine.log import Folded, applied
-from onward.engine.redacted import redacted_event
+from onward.engine.log import Folded, applied, redacted_event
 from onward.engine.sources import Sources, beside
 from onward.errors import InvalidInput, InvalidPipeline, InvalidScript, OnwardError, Refused, RefusedInList
 from onward.handlers.simulate import check_fields, check_script

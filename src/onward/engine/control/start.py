@@ -22,9 +22,8 @@ from onward.engine.definitions import Serving, check_still_there, check_workdir
 from onward.engine.files.workspaces import Workspaces
 from onward.engine.journal import Journal
 from onward.engine.leftovers import Leftovers, view_left
-from onward.engine.log import Folded, RequestTerms, applied
+from onward.engine.log import Folded, RequestTerms, applied, redacted_event
 from onward.engine.loop import Runner, ServedPipeline
-from onward.engine.redacted import redacted_event
 from onward.engine.sources import Sources
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, StaleHistory

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from onward.clock import Clock
 from onward.engine.files.run_files import RunFiles
-from onward.engine.redacted import redacted_result
+from onward.engine.log import redacted_result
 from onward.errors import InvalidInput
 from onward.handlers.room import NOTHING_LEFT, Artifacts, PreviousAttempt, Room
 from onward.machine.definition import AGENT, Definition
