@@ -24,7 +24,7 @@ from onward.engine.log import (
 )
 from onward.engine.persist import OUT_OF_REACH, retry_store
 from onward.errors import OnwardError, RunNotFound, RunUnreadable, StoreError
-from onward.machine.lifecycle import RUNNING
+from onward.machine.catalogue import RUNNING
 from onward.model.events import Event
 from onward.model.limits import check_name, check_names
 from onward.model.run import FOLD_VERSION, Frozen, Run

@@ -29,9 +29,9 @@ from onward.engine.sources import Sources
 from onward.engine.stop import StopSwitch
 from onward.errors import HistoryCorrupt, LeaseLost, StoreError
 from onward.handlers.port import Handler
+from onward.machine.catalogue import RUNNING
 from onward.machine.decide.requests import HolderView, decide_claim
 from onward.machine.definition import Definition
-from onward.machine.lifecycle import RUNNING
 from onward.machine.plan.action import Action, Execute, Merge, Restart, Sleep, Wait
 from onward.machine.plan.branch import restarted
 from onward.machine.plan.results import ActionResult, SuccessorCreated, WaitTooLong

@@ -16,10 +16,6 @@ from onward.model.events import Event, RunForked, RunResumed
 from onward.model.ids import branch_of, is_in_step, step_of_gate
 from onward.model.run import OpenCall, Run, RunStatus
 
-QUEUED, RUNNING, WAITING = RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING
-PAUSED, INTERRUPTED, FAILED = RunStatus.PAUSED, RunStatus.INTERRUPTED, RunStatus.FAILED
-COMPLETED, CANCELLED = RunStatus.COMPLETED, RunStatus.CANCELLED
-
 FIRST: Mapping[type[Event], RunStatus] = {
     kind: row.moves[None] for kind, row in CATALOGUE.items() if None in row.moves
 }

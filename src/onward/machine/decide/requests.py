@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from onward.errors import InvalidInput, Refused
-from onward.machine import lifecycle
+from onward.machine import catalogue
 from onward.machine.decide.calls import doubtful_step, interruption
 from onward.machine.reasons import CRASH, OPERATOR, USER
 from onward.model.context import plain_text
@@ -64,7 +64,7 @@ def decide_claim(
         raise occupied(run, holder_view)
     claim = claim_of(run, holder_view.asker)
     match run.status:
-        case lifecycle.QUEUED | lifecycle.RUNNING:  # as for every run; RunStatus.QUEUED takes a search
+        case catalogue.QUEUED | catalogue.RUNNING:  # as for every run; RunStatus.QUEUED takes a search
             return (claim,)
         case RunStatus.WAITING:
             late = woken(run, holder_view.now_us)
@@ -99,7 +99,7 @@ def occupied(run: Run, holder_view: HolderView) -> Refused:
 
 def claim_of(run: Run, owner: str) -> RunClaimed:
     """The next claim of this run by `owner`; claiming a running run takes it from a holder that lost it."""
-    return RunClaimed(token=run.token + 1, worker=owner, lost=run.status is lifecycle.RUNNING)
+    return RunClaimed(token=run.token + 1, worker=owner, lost=run.status is catalogue.RUNNING)
 
 
 def wrong_state(run: Run, verb: str, why: str) -> Refused:
