@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from onward.machine.definition import Definition
-from onward.machine.fold.apply import apply
+from onward.machine.lifecycle import apply
 from onward.machine.plan.action import Execute
 from onward.machine.plan.planner import advance
 from onward.machine.plan.results import finish

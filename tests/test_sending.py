@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from onward import Onward
-from onward.chats.settings import ChatSettings
 from onward.errors import Refused
 from onward.handlers.port import StepContext
+from onward.model.settings import ChatSettings
 
 pytestmark = pytest.mark.anyio
 SITE = """digraph site {

@@ -23,11 +23,11 @@ from onward.engine.stop import StopSwitch
 from onward.handlers.port import Handler
 from onward.model.events import Event
 from onward.model.run import Run
+from onward.operations.here.verify import verify_run
 from onward.pipeline.build import Pipeline, Transform
 from onward.pipeline.rules.check import RULES
 from onward.pipeline.rules.rule import Rule
 from onward.read.lookup import completed_of, read_checkpoints
-from onward.read.verify import verify_run
 from onward.read.view import view_row
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.replies.runs import RunListed

@@ -42,8 +42,7 @@ from onward.redact.redactor import (
 )
 
 if TYPE_CHECKING:
-    from onward.chats.settings import ChatSettings
-    from onward.notify.settings import NotifySettings
+    from onward.model.settings import ChatSettings, NotifySettings
 
 
 VARIABLES: Mapping[str, str] = os.environ
@@ -327,14 +326,14 @@ def read_settings_file(path: str) -> Mapping[str, object]:
 
 def notify_settings(table: object) -> NotifySettings:
     """What `[notify]` says."""
-    from onward.notify.settings import read_notify  # here, as most projects want no notifications
+    from onward.model.settings import read_notify  # here, as most projects want no notifications
 
     return read_notify(table, CONFIG_FILE)
 
 
 def chat_settings(table: object) -> ChatSettings:
     """What `[chats]` says."""
-    from onward.chats.settings import read_chats  # here, as most projects say nothing about chats
+    from onward.model.settings import read_chats  # here, as most projects say nothing about chats
 
     return read_chats(table, file=CONFIG_FILE)
 

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from onward.engine.sources import Sources
     from onward.handlers.port import Handler
     from onward.model.events import Workspace
+    from onward.model.settings import NotifySettings
     from onward.notify.courier import Courier, Sender
-    from onward.notify.settings import NotifySettings
     from onward.pipeline.build import Pipeline
     from onward.redact.redactor import Redactor
     from onward.workspace.port import OldTrees

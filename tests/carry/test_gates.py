@@ -6,7 +6,7 @@ import pytest
 
 from onward.model.events import StepStarted
 from onward.model.gate import GateOpened
-from onward.read.verify import verify_run
+from onward.operations.here.verify import verify_run
 from onward.store.codec import content_hash
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.store import Store

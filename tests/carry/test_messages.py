@@ -14,7 +14,7 @@ from onward.errors import Refused
 from onward.model.chat import Reset, text_of
 from onward.model.events import StepStarted
 from onward.model.row import MessageState
-from onward.read.verify import verify_run
+from onward.operations.here.verify import verify_run
 from onward.store.codec import content_hash
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.messages import MessageQuery

@@ -14,7 +14,7 @@ from onward.carry.importer import CheckedExport, Importer
 from onward.clock import SystemClock
 from onward.errors import Refused
 from onward.model.events import RunPaused
-from onward.read.verify import verify_run
+from onward.operations.here.verify import verify_run
 from onward.store.codec import content_hash
 from onward.store.port.retention import Arrival, Carrying
 from onward.store.port.store import Store

@@ -7,10 +7,10 @@ from typing import Any
 
 from onward.chats.dispatch import Dispatcher, NewMessage
 from onward.chats.runs import runs_of
-from onward.chats.settings import DEFAULT_CHATS, ChatSettings
 from onward.engine.stop import StopSwitch
 from onward.model.chat import Intake, Role, text_of
 from onward.model.run import Run, RunStatus
+from onward.model.settings import DEFAULT_CHATS, ChatSettings
 from onward.store.port.messages import MessageQuery
 from onward.store.port.retention import NewSource
 from tests.world import Process, Script, World

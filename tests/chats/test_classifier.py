@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from onward.chats.intent import reading_source
-from onward.chats.settings import ChatSettings
 from onward.model.chat import READING_TAG, IntakeOutcome, IntakeState, Wish, facts_of
 from onward.model.result import Result
 from onward.model.run import RunStatus
+from onward.model.settings import ChatSettings
 from onward.pipeline.build import build
 from onward.pipeline.rules.check import RULES
 from onward.store.port.runs import RunQuery

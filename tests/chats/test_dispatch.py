@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from onward.chats.dispatch import Inbox, NewMessage
-from onward.chats.settings import ChatSettings
 from onward.errors import Refused
 from onward.model.chat import IntakeOutcome, IntakeState, Role, Wish, facts_of
 from onward.model.events import RunInterrupted
 from onward.model.result import Result
 from onward.model.run import RunStatus
+from onward.model.settings import ChatSettings
 from onward.testing.clock import SeededIds
 from tests.chats.desk import GATED, PLAIN, SITE, STEERED, Desk, desk_of
 from tests.conformance.handlers import Doorway

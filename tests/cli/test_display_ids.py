@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.cli.words import as_typed
+from onward.cli.output import as_typed
 from onward.model.ids import display_id
 from tests.cli.shell import GATE, Shell, pipeline
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.cli.output import age, clean, count, one_line, table, visible
-from onward.cli.words import with_script_joined
+from onward.cli.output import age, clean, count, one_line, table, visible, with_script_joined
 from onward.model.values import span
 from tests.cli.shell import Shell, pipeline
 

@@ -14,10 +14,10 @@ import msgspec
 from msgspec.structs import replace
 
 from onward.machine.decide.calls import doubtful_step, with_lost_calls
-from onward.machine.fold.apply import apply
 from onward.machine.fold.rows import call_rows, notifications, run_row
 from onward.machine.fold.snapshot import encode_run
 from onward.machine.fold.steps import gate_rows
+from onward.machine.lifecycle import apply
 from onward.model.events import (
     Event,
     Outcome,

@@ -12,7 +12,7 @@ from onward.errors import Refused, RunNotFound
 from onward.machine.fold.rows import run_row
 from onward.model.events import RunCancelled, RunPaused, RunResumed
 from onward.model.run import FOLD_VERSION, RunStatus
-from onward.read.verify import verify_run
+from onward.operations.here.verify import verify_run
 from onward.store.codec import content_hash
 from onward.store.port.leases import Effect
 from onward.store.port.log import ORIGIN, Position, StoredEvent, TakeFilter, Write

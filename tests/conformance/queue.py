@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from onward.machine.fold.apply import apply
 from onward.machine.fold.rows import run_row
+from onward.machine.lifecycle import apply
 from onward.model.events import RunClaimed, RunPaused, RunQueued, SteeringGiven
 from onward.model.row import Offer
 from onward.model.run import FOLD_VERSION

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from onward.clock import SystemClock
 from onward.engine.journal import Journal
 from onward.engine.log import Folded
-from onward.machine.fold.apply import apply
 from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.rows import run_row
 from onward.machine.fold.steps import note_gates
+from onward.machine.lifecycle import apply
 from onward.model.events import (
     AttemptFailed,
     AttemptInterrupted,

@@ -31,7 +31,7 @@ from pathlib import Path
 import psycopg
 
 from onward.model.events import StepFinished
-from onward.read.verify import verify_run
+from onward.operations.here.verify import verify_run
 from onward.store.codec import unseal
 from onward.store.port.store import Store
 from onward.testing.model_endpoint import LedgerEntry

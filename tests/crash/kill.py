@@ -30,8 +30,8 @@ from onward.clock import SystemClock
 from onward.engine.journal import Journal
 from onward.errors import RunNotFound
 from onward.model.run import AttemptState, Run, RunStatus
+from onward.operations.here.verify import verify_run
 from onward.read.lookup import completed_of
-from onward.read.verify import verify_run
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
 from tests.cli.nursery import INHERITED, Process, start

@@ -23,7 +23,7 @@ import tempfile
 from pathlib import Path
 
 from onward.model.row import MessageState
-from onward.read.verify import verify_run
+from onward.operations.here.verify import verify_run
 from onward.store.port.messages import MessageQuery
 from onward.store.port.store import Store
 from onward.testing.postgres import PostgresServer

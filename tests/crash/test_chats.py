@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from onward.chats.settings import DEFAULT_CHATS, ChatSettings
 from onward.errors import StoreError
 from onward.model.chat import IntakeState, Role, Wish, facts_of
 from onward.model.result import Result
 from onward.model.run import RunStatus
+from onward.model.settings import DEFAULT_CHATS, ChatSettings
 from tests.chance import places
 from tests.chats.desk import GATED, SITE, STEERED, Desk, desk_of
 from tests.conformance.faults import READS, WRITES, Died, Fault, FaultyStore

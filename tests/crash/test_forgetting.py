@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from onward.model.events import RunCompleted, RunPaused
-from onward.read.verify import verify_run
+from onward.operations.here.verify import verify_run
 from onward.store.codec import VALUE_BYTES_MAX
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store

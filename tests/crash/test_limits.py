@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.read.verify import verify_run
+from onward.operations.here.verify import verify_run
 from onward.store.port.limits import ReservationState
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store

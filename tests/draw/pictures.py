@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onward.draw.scene import Scene, make_scene
-from onward.draw.states import States, Trace, states_of
-from onward.machine.fold.apply import apply
+from onward.draw.scene import Scene, States, Trace, make_scene, states_of
+from onward.machine.lifecycle import apply
 from onward.model.events import Event, RunClaimed, RunCreated
 from onward.model.run import Run
 from onward.pipeline.build import build

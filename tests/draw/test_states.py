@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from onward.draw.states import Jump, NodeState, NodeStatus, States, Trace, states_of
+from onward.draw.scene import Jump, NodeState, NodeStatus, States, Trace, states_of
 from onward.model.events import (
     AttemptFailed,
     AttemptInterrupted,

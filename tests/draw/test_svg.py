@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.draw.geometry import Box, cells, cut, outline, tame, width_of, wrap
-from onward.draw.scene import Item, Scene, SceneLine, make_scene
-from onward.draw.states import NodeState, NodeStatus, States
+from onward.draw.scene import Item, NodeState, NodeStatus, Scene, SceneLine, States, make_scene
 from onward.draw.svg import DARK, LIGHT, MARKS, to_svg
 from onward.pipeline.graph import SHAPE_KINDS
 from tests.draw.pictures import FAN, RELEASE, graph_of, scene_of

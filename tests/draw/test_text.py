@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onward.draw.geometry import cells
-from onward.draw.scene import Scene, make_scene
-from onward.draw.states import Jump, NodeState, NodeStatus, States
+from onward.draw.scene import Jump, NodeState, NodeStatus, Scene, States, make_scene
 from onward.draw.text import to_rows
 from tests.draw.pictures import FAN, RELEASE, graph_of, scene_of
 

@@ -17,7 +17,7 @@ from onward.handlers.room import ArtifactInfo, Artifacts
 from onward.model.events import ARTIFACT_BYTES_MAX, ARTIFACT_ID_MAX, ARTIFACTS_MAX, StepFinished
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.read.verify import verify_run
+from onward.operations.here.verify import verify_run
 from tests.conformance.handlers import Doorway
 from tests.world import Process, World, line
 

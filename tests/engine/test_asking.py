@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from onward.draw.states import Trace
+from onward.draw.scene import Trace
 from onward.engine.control.requests import AutoApprove, ForkRequest, QueueInterviewer, StartRequest
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, RunNotFound, StoreError

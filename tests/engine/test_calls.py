@@ -21,7 +21,7 @@ from onward.machine.decide.calls import calls_in_doubt
 from onward.model.call import CallFinished, CallLost, CallStarted
 from onward.model.result import Result
 from onward.model.run import AttemptState, RunStatus
-from onward.read.verify import verify_run
+from onward.operations.here.verify import verify_run
 from tests.cli.shell import wait_until
 from tests.conformance.faults import Died, Fault, FaultyStore
 from tests.world import Process, World, line, until

@@ -14,10 +14,10 @@ import pytest
 from onward import Onward, Result, RunStatus, StepContext
 from onward.engine.files.receipts import rebuild
 from onward.engine.files.run_files import RunFiles
+from onward.entry import Directory
 from onward.errors import InvalidInput, InvalidPipeline
 from onward.handlers.room import AUTOMATIC
 from onward.model.events import StepFinished
-from onward.receipts.entry import Directory
 from onward.receipts.folder import Folder
 from onward.receipts.run_directory import Homes
 from onward.store.codec import unseal

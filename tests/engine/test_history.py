@@ -15,7 +15,7 @@ from onward.errors import HistoryCorrupt
 from onward.handlers.port import StepContext
 from onward.model.result import Result
 from onward.model.run import FOLD_VERSION, RunStatus
-from onward.read.verify import verify_run
+from onward.operations.here.verify import verify_run
 from onward.store.port.log import Loaded, RunLog, Snapshot, StoredEvent
 from onward.store.port.store import Store
 from tests.conformance.faults import Around, FaultyStore

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from onward.model.row import GateRow
-from onward.read.verify import verify_run
+from onward.operations.here.verify import verify_run
 from onward.store.port.log import Loaded, RunLog
 from onward.store.port.runs import Gates
 from onward.store.port.store import Store

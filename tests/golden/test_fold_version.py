@@ -9,8 +9,8 @@ import zstandard
 from blake3 import blake3
 from msgspec import inspect
 
-from onward.machine.fold.apply import apply
 from onward.machine.fold.snapshot import encode_run
+from onward.machine.lifecycle import apply
 from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import unseal
 from tests.world import Process

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onward.machine.fold.apply import apply
+from onward.machine.lifecycle import apply
 from onward.model.events import (
     AttemptFailed,
     Event,

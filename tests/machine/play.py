@@ -20,7 +20,7 @@ from onward.machine.decide.requests import (
 )
 from onward.machine.decide.resume import ResumeRequest, decide_resume
 from onward.machine.definition import Definition
-from onward.machine.fold.apply import apply, fold
+from onward.machine.lifecycle import apply, fold
 from onward.machine.plan.action import Action, Execute
 from onward.machine.plan.planner import advance
 from onward.machine.plan.results import finish

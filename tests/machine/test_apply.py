@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from onward.machine.fold.apply import apply
 from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.steps import context_after
+from onward.machine.lifecycle import apply
 from onward.model.context import FrozenMap
 from onward.model.events import (
     AttemptFailed,

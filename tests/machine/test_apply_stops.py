@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from onward.machine.fold.apply import apply, fold
 from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.rows import run_row
 from onward.machine.fold.snapshot import decode_run, encode_run
+from onward.machine.lifecycle import apply, fold
 from onward.model.events import (
     AttemptFailed,
     AttemptInterrupted,

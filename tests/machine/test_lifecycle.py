@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from onward.agents.model import HANDLING, FailureKind
 from onward.machine.catalogue import CATALOGUE
-from onward.machine.fold.apply import apply
 from onward.machine.fold.changes import IllegalEvent
-from onward.machine.lifecycle import FIRST, RUN
+from onward.machine.lifecycle import FIRST, RUN, apply
 from onward.machine.reasons import (
     REASONS,
     ContinuedBy,

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from onward.machine.catalogue import CHECKPOINTS
 from onward.machine.decide.owner_loss import LOSSES_MAX
 from onward.machine.definition import Definition
-from onward.machine.fold.apply import apply, fold
 from onward.machine.fold.rows import run_row
 from onward.machine.fold.snapshot import decode_run, encode_run
+from onward.machine.lifecycle import apply, fold
 from onward.machine.plan.action import Sleep
 from onward.machine.plan.planner import advance
 from onward.machine.reasons import REASONS

@@ -6,9 +6,9 @@ import pytest
 
 from onward.errors import InvalidInput, Refused
 from onward.machine.decide.requests import STEERING_CHARACTERS_MAX, STEERING_PENDING_MAX, decide_steer
-from onward.machine.fold.apply import apply
 from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.snapshot import decode_run, encode_run
+from onward.machine.lifecycle import apply
 from onward.model.events import RunCompleted, SteeringGiven, StepStarted
 from onward.model.run import Run
 from tests.machine.play import NO_ONE, Play, created

@@ -8,7 +8,7 @@ import pytest
 
 from onward.errors import InvalidInput
 from onward.model.row import NotificationKind
-from onward.notify.settings import NotifySettings, read_notify
+from onward.model.settings import NotifySettings, read_notify
 
 GATE, STOPPED, FINISHED = NotificationKind
 HOOK = "https://example.com/hook"

@@ -9,7 +9,7 @@ import pytest
 from onward.errors import InvalidInput
 from onward.pipeline.dot import parse
 from onward.pipeline.graph import BUILT_IN_TYPES, SHAPE_KINDS, Edge, Graph, Node
-from onward.pipeline.value import Attributes
+from onward.pipeline.source import Attributes
 from tests.pipeline.reading import body
 
 

@@ -12,7 +12,7 @@ from hypothesis.strategies import DrawFn, composite
 
 from onward.pipeline.dot import RESERVED, parse
 from onward.pipeline.graph import Value
-from onward.pipeline.value import Duration
+from onward.pipeline.source import Duration
 from tests.pipeline.reading import FILE
 
 WORD = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from onward.pipeline.value import (
+from onward.pipeline.source import (
     Duration,
     Value,
     as_boolean,

@@ -20,7 +20,7 @@ A_READER_FROM = 3
 
 
 LOG, PAST, DIALECT = "read.log", "read.past", "read.dialect_events"
-STEP, VERIFY, DRAWN = "read.step", "read.verify", "draw.states"
+STEP, VERIFY, DRAWN = "read.step", "operations.here.verify", "draw.scene"
 TRAIL, RECEIPTS, DIRECTORIES = "receipts.trail", "engine.files.receipts", "operations.here.directories"
 PROGRESS, LOCAL = "cli.print.progress", "operations.local.operations"
 LOGGED, METRICS = "observe.log", "observe.metrics"

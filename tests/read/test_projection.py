@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onward.machine.fold.apply import apply
+from onward.machine.lifecycle import apply
 from onward.model.events import (
     AttemptFailed,
     AttemptInterrupted,

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from onward.model.chat import ChunkKind, Part, seal_parts
-from onward.read.verify import verify_run
+from onward.operations.here.verify import verify_run
 from onward.store.codec import content_hash
 from onward.store.port.store import Store
 from onward.wiring import open_store

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.receipts.entry import InTheWay
+from onward.entry import InTheWay
 from onward.receipts.folder import Folder
 
 

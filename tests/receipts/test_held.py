@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from onward.entry import InTheWay
 from onward.model.ids import Identity
-from onward.receipts.entry import InTheWay
 from onward.receipts.folder import Folder, HeldDirectories
 from onward.receipts.run_directory import Homes
 

@@ -17,137 +17,51 @@ LAYERS: dict[str, list[str]] = {
     "errors": [],
     "threads": [],
     "listener": [],
-    "clock": ["model"],
     "version": [],
-    "redact": ["errors"],  # pure: whatever stores or prints may use it
-    "config": [
-        "errors",
-        "model",
-        "notify.settings",
-        "chats.settings",
-        "redact",
-    ],  # each room checks its table
-    "host": ["errors"],
-    "child": ["errors", "host"],
+    "entry": [],
+    "replies": [],  # the shapes of replies, with no code: whatever computes one says which it is
     "supervisor": [],  # a program of its own
     "watchdog": [],  # another
-    "process": ["child", "errors", "clock"],
+    "host": ["errors"],
+    "child": ["errors", "host"],
+    "redact": ["errors"],  # pure: whatever stores or prints may use it
     "model": ["errors"],
+    "clock": ["model"],
+    "config": ["redact", "model", "errors"],
+    "process": ["child", "clock", "errors"],
     "pipeline": ["model", "errors"],
-    # What a failed request does to its run is named by the rows of stop reasons.
-    "agents": ["machine.reasons", "model", "errors", "clock", "process", "threads"],
-    # A handler like others, on the port of models.
-    "agents.step": [
-        *("agents", "handlers", "machine.reasons", "pipeline.graph", "model", "errors", "clock", "redact"),
-    ],
-    # Another one, on programs.
-    "agents.programs": [
-        *(
-            "agents",
-            "handlers",
-            "machine.reasons",
-            "pipeline.graph",
-            "model",
-            "errors",
-            "clock",
-            "redact",
-            "process",
-        ),
-    ],
-    "agents.tools": [
-        "agents.model",
-        "agents.lists",
-        "handlers",
-        "pipeline.graph",
-        "model",
-        "errors",
-        "clock",
-        "redact",
-        *("process", "clock", "threads"),
-        "receipts.entry",  # the way into a directory that others write to, through no link
-    ],
-    "agents.tools.mcp": [
-        *("agents.tools", "agents.model", "agents.providers", "agents.wire", "agents.http"),
-        *("handlers", "pipeline.graph", "model", "errors", "clock", "version", "process", "child"),
-    ],
-    "agents.model": ["errors", "machine.reasons"],  # the port: values and pure functions
     "machine": ["pipeline", "model", "errors"],
-    "replies": [],  # the shapes of replies, with no code: whatever computes one says which it is
-    "draw": ["machine.reasons", "pipeline", "model", "read.log", "replies"],
     "store": ["model", "errors", "clock", "host", "threads"],
-    "handlers": [
-        *("model", "errors", "clock", "pipeline.graph", "process", "threads"),
-        "pipeline.gate",  # a step asks as a gate does
-        "redact",
-    ],
-    "read.log": [
-        "model",
-        "machine.catalogue",
-    ],  # the one reading of a log: whatever tells of a run may use it
-    "receipts.entry": [],  # whoever works in a directory that others write to may use it
-    "receipts": ["machine", "pipeline", "model", "errors", "clock", "read.log"],
     "workspace": ["model", "errors"],
-    "observe": [
-        *("model", "errors", "clock", "redact", "listener", "replies"),
-        *("store.port", "store.owner", "handlers.port"),  # the ports it stands around
+    "handlers": ["pipeline", "model", "errors", "clock", "process", "threads", "redact"],
+    "agents": [
+        *("handlers", "machine", "pipeline", "model", "errors", "clock", "redact", "version"),
+        *("process", "child", "threads", "entry"),
     ],
-    "read": [
-        *("machine", "pipeline", "model", "errors", "receipts", "replies"),
-        *("store.port", "store.codec", "store.owner"),
+    "read": ["store", "machine", "pipeline", "model", "errors", "replies"],
+    "draw": ["read", "machine", "pipeline", "model", "replies"],
+    "receipts": ["read", "machine", "pipeline", "model", "errors", "clock", "entry"],
+    "observe": ["store", "handlers", "model", "errors", "clock", "redact", "listener", "replies"],
+    "notify": [
+        *("store", "machine", "model", "errors", "clock", "redact", "version", "process", "threads"),
     ],
     "engine": [
-        *("read", "replies"),
-        *("machine", "pipeline", "model", "errors", "clock", "version", "receipts", "threads"),
-        "redact",
-        *(
-            "handlers.port",
-            "handlers.calls",
-            "handlers.calls",
-            "handlers.user_functions",
-            "handlers.room",
-            "handlers.room",
-            "handlers.room",
-            "handlers.room",
-        ),
-        "handlers.simulate",
-        *("store.port", "store.codec", "store.owner"),  # never an adapter
-        "store.owner",  # in the same words as every store
-        "workspace.port",
-    ],
-    "operations": [
-        *("chats", "engine", "read", "machine", "pipeline", "model", "errors", "clock", "version"),
-        *("carry", "draw", "process", "receipts", "redact", "replies"),
-        *("store.port", "store.codec", "store.owner", "store.owner", "observe.figures"),
+        *("read", "receipts", "workspace", "handlers", "store", "machine", "pipeline", "model", "errors"),
+        *("clock", "redact", "version", "threads", "entry", "replies"),
     ],
     # A message to the runs of its chat: a thin shell over the engine, and pure decisions.
-    "chats": [
-        *("engine", "read", "machine", "pipeline", "model", "errors", "clock"),
-        *("store.port", "store.codec"),
+    "chats": ["engine", "read", "store", "machine", "pipeline", "model", "errors", "clock"],
+    "carry": ["engine", "store", "machine", "model", "errors", "clock", "version"],
+    "worker": ["engine", "store", "observe", "model", "errors", "clock"],
+    "operations": [
+        *("chats", "carry", "engine", "draw", "receipts", "read", "observe", "store", "machine", "pipeline"),
+        *("model", "errors", "clock", "redact", "version", "process", "entry", "replies"),
     ],
-    "chats.settings": ["model", "errors"],
-    "notify": [
-        *("machine", "model", "errors", "clock", "threads", "version", "process", "redact"),
-        "store.port",
-    ],
-    "carry": [
-        *("machine", "model", "errors", "clock", "version", "engine.log"),
-        *("store.port", "store.codec"),
-    ],
-    "worker": ["engine", "store.port", "model", "errors", "clock", "observe"],
-    "server": [
-        "operations",
-        "replies",
-        "engine",
-        "machine",
-        "pipeline",
-        "model",
-        "errors",
-        "clock",
-        "store.port",
-        "receipts",
-        "observe",
-    ],
+    "server": ["operations", "replies", "observe", "store", "model", "errors", "clock"],
 }
+# Who stores runs is decided in one place: all others know the parts of a store, never an adapter.
+ADAPTERS = ("store.memory", "store.sqlite", "store.postgres")
+NAMES_ADAPTERS = ("wiring", "testing", *ADAPTERS)
 # At the top, each may import every row so far: the composition root, the Python surface, what
 # `import onward` offers, the command line, the tests' tools.
 for top in ("wiring", "app", "", "cli", "__main__", "testing"):
@@ -158,10 +72,10 @@ LAYERS["cli.commands"] = ["cli", *(row for row in LAYERS["cli"] if row not in ("
 # Except where a command is itself the process that executes runs.
 EXECUTING: dict[str, list[str]] = {
     # Opens the engine of a run in the foreground: signals stop it, and somebody answers its gates.
-    "foreground": ["engine.stop", "engine.control.requests"],
+    "foreground": ["engine"],
     # Is the worker: it claims runs under its own name.
     # It also counts what its engine and store do.
-    "workers": ["engine.engine", "engine.stop", "store.owner", "engine.claims", "store.port.store"],
+    "workers": ["engine", "store"],
 }
 for executing, parts in EXECUTING.items():
     LAYERS[f"cli.commands.{executing}"] = [*LAYERS["cli.commands"], *parts]
@@ -175,7 +89,7 @@ for asking in ("status", "show", "limits", "control"):
 
 # Names used only in annotations and never imported at run time, so they cannot make a cycle.
 TYPE_ONLY: dict[str, list[str]] = {
-    "errors": ["pipeline.source"],
+    "errors": ["pipeline"],
 }
 
 # A library that only some files may know. A trailing * also matches `sqlite_lock`, `sqlite.files` and so on.
@@ -244,7 +158,7 @@ def direction_faults(module: Module, imported: list[Import]) -> list[str]:
         if not is_below(found.target, "onward"):
             continue
         target = found.target.removeprefix("onward").lstrip(".")
-        if not _is_allowed(row, target, found):
+        if not _is_allowed(row, target, found) or _names_an_adapter(module.name, target):
             faults.append(
                 f"{show(module.path, found.line)} imports {found.target}, which {row or 'onward'} may not"
             )
@@ -256,6 +170,12 @@ def _is_allowed(row: str, target: str, found: Import) -> bool:
         return True
     allowed = LAYERS[row] + (TYPE_ONLY.get(row, []) if found.type_only else [])
     return any(target == entry or (entry and is_below(target, entry)) for entry in allowed)
+
+
+def _names_an_adapter(name: str, target: str) -> bool:
+    return any(is_below(target, one) for one in ADAPTERS) and not any(
+        is_below(name, one) for one in NAMES_ADAPTERS
+    )
 
 
 def library_faults(module: Module, imported: list[Import]) -> list[str]:
@@ -296,7 +216,7 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
         ("model.run", "from onward import engine"),
         ("machine.plan.planner", "def f() -> None:\n    from onward.store.port.log import RunLog"),
         ("engine.loop", "from onward.store.sqlite.adapter import SqliteStore"),
-        ("engine.loop", "from onward.handlers.agent import Agent"),
+        ("engine.loop", "from onward.agents.step.handler import AgentHandler"),
         ("store.memory", "from ..machine import apply"),
         ("store.memory", "if TYPE_CHECKING:\n    from onward.machine.plan.planner import Action"),
         ("wiring", "from onward.testing import postgres"),
@@ -306,13 +226,13 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
         ("cli.commands.storage", "from onward.engine.control.retention import Collector"),
         ("cli.commands.files", "from onward.store.port.store import Store"),
         ("cli.commands.run", "from onward.wiring import open_store"),
-        ("cli.commands.foreground", "from onward.engine.engine import Engine"),
+        ("cli.commands.foreground", "from onward.wiring import make_engine"),
         ("operations.local.look", "from onward.cli.output import table"),
         ("store.sqlite", "import psycopg"),
         ("store.postgres_pool", "import apsw"),
         ("store.sql", "from psycopg.rows import dict_row"),
         ("engine.loop", "import time"),
-        ("agents.model", "from onward.agents.http import WireModel"),
+        ("read.view", "from onward.engine.engine import Engine"),
         ("agents.models", "import aiohttp"),
         ("agents.providers", "from onward.store.port.log import RunLog"),
         ("machine.definition", "from random import random"),

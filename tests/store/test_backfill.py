@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from onward.model.events import Managed, RunCancelled, RunCompleted, StepStarted
 from onward.model.gate import GateOpened
+from onward.operations.here.verify import verify_run
 from onward.read.backfill import fill_in
-from onward.read.verify import verify_run
 from onward.store.port.log import Position
 from onward.store.port.retention import Filling
 from onward.store.port.runs import GateQuery, RunQuery

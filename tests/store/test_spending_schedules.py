@@ -22,7 +22,7 @@ from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, R
 from onward.model.chat import Chunk, ChunkKind, message_id
 from onward.model.events import Event, RunClaimed, RunPaused, RunResumed, StepStarted
 from onward.model.limits import CHAT_TOKENS
-from onward.read.verify import verify_run
+from onward.operations.here.verify import verify_run
 from onward.store.codec import unseal
 from onward.store.port.messages import Flushed, Growth
 from onward.store.port.store import Store

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from onward.app.store import AppWithPipelines
+from onward.app.registrations import AppWithPipelines
 from onward.chats.dispatch import Dispatcher
 from onward.clock import SystemClock
 from onward.engine.control.requests import StartRequest

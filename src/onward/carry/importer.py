@@ -34,10 +34,10 @@ from onward.clock import Clock
 from onward.engine.log import applied
 from onward.errors import HistoryCorrupt, InvalidInput, Refused
 from onward.machine.decide.owner_loss import decide_arrival, decide_held_back
-from onward.machine.fold.apply import apply
 from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.rows import CallPlace, MessagesSeen, note_message, run_row
 from onward.machine.fold.steps import gate_rows, note_gates
+from onward.machine.lifecycle import apply
 from onward.model.chat import RUN_CHATS, Message, chat_of_run, unseal_parts
 from onward.model.events import Event
 from onward.model.ids import check_run_id

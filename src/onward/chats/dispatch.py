@@ -41,7 +41,6 @@ from onward.chats.decide import (
     stop_words,
 )
 from onward.chats.runs import ChatSeen, Looking, RunStarting, is_work_of_chat
-from onward.chats.settings import DEFAULT_CHATS, ChatSettings
 from onward.clock import Clock, Ids, SystemIds
 from onward.engine.control.requests import Resume
 from onward.engine.engine import Engine
@@ -67,6 +66,7 @@ from onward.model.gate import Answer
 from onward.model.ids import read_wanted
 from onward.model.limits import check_name, check_path, check_scoped
 from onward.model.run import Run, RunStatus
+from onward.model.settings import DEFAULT_CHATS, ChatSettings
 from onward.store.codec import content_hash
 from onward.store.port.messages import Intakes
 

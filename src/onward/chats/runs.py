@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from onward.chats.decide import ChatRun
 from onward.chats.intent import read_by_model, read_by_rules, reading_run, reading_source
-from onward.chats.settings import ChatSettings
 from onward.clock import Clock
 from onward.engine.control.requests import StartRequest
 from onward.engine.engine import Engine
@@ -41,6 +40,7 @@ from onward.model.chat import (
 from onward.model.ids import Wanted, read_wanted
 from onward.model.limits import CALLS_PER_CHAT_RUN
 from onward.model.run import Run, RunStatus
+from onward.model.settings import ChatSettings
 from onward.model.values import tags_in
 from onward.pipeline.build import Pipeline
 from onward.store.port.runs import Listed, RunQuery

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import msgspec
 
-from onward.cli.words import WITH_VALUE
+from onward.cli.output import WITH_VALUE
 from onward.errors import OnwardError
 
 if TYPE_CHECKING:

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from onward.cli.output import FINE, INTERRUPTED, Output, tell_defect, tell_error, tell_usage
-from onward.cli.words import with_command_first, with_script_joined
+from onward.cli.output import (
+    FINE,
+    INTERRUPTED,
+    Output,
+    tell_defect,
+    tell_error,
+    tell_usage,
+    with_command_first,
+    with_script_joined,
+)
 from onward.config import load_settings, own_redactor, redactor_of
 from onward.errors import InvalidInput, OnwardError
 from onward.version import VERSION
@@ -135,7 +143,7 @@ def _tell_usage(tokens: Sequence[str], message: str, out: Output) -> int:
 
 
 def _mistake(error: CycloptsError) -> str:
-    from onward.cli.words import sentence
+    from onward.cli.output import sentence
 
     return sentence(error, [name for name, _, _ in COMMANDS])
 

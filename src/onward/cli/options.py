@@ -197,7 +197,7 @@ def duration(bounds: Seconds, *, help: str) -> Parameter:
 
 
 def _seconds(text: str, bounds: Seconds) -> float:
-    from onward.pipeline.value import Duration
+    from onward.pipeline.source import Duration
 
     seconds = Duration.parse(text.strip()).seconds
     if seconds < bounds.least:
@@ -207,7 +207,7 @@ def _seconds(text: str, bounds: Seconds) -> float:
 
 def read_time(text: str, what: str, *, now_us: int) -> int:
     """`2030-01-31T09:00:00Z` or `+10m`, as microseconds since 1970; `what` names it in an error."""
-    from onward.pipeline.value import Duration
+    from onward.pipeline.source import Duration
 
     try:
         if not text.startswith("+"):

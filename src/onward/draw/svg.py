@@ -39,8 +39,7 @@ from onward.draw.geometry import (
     wrap,
 )
 from onward.draw.layout import lay_out
-from onward.draw.scene import Item, Scene, SceneLine
-from onward.draw.states import NodeStatus
+from onward.draw.scene import Item, NodeStatus, Scene, SceneLine
 
 
 class Tint(NamedTuple):

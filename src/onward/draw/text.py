@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from onward.draw.geometry import cells, cut, one_line
-from onward.draw.scene import Item, Scene, SceneLine
-from onward.draw.states import NodeStatus
+from onward.draw.scene import Item, NodeStatus, Scene, SceneLine
 from onward.draw.svg import MARKS
 
 NAME_ROOM, NOTE_ROOM = 32, 200

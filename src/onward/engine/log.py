@@ -26,11 +26,11 @@ from onward.engine.persist import retry_store
 from onward.errors import HistoryCorrupt, Refused, RunNotFound
 from onward.machine.catalogue import CATALOGUE
 from onward.machine.decide.calls import doubtful_step, with_lost_calls
-from onward.machine.fold.apply import apply
 from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.rows import CALLS, TOLD, call_rows, notifications, run_row
 from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.machine.fold.steps import ASKING, gate_rows
+from onward.machine.lifecycle import apply
 from onward.model.events import Event, LastOutput, Outcome, PrintedLine, RunClaimed
 from onward.model.gate import Choice
 from onward.model.result import Result

@@ -16,7 +16,7 @@ from onward.model.run import Simulation
 from onward.pipeline.branches import FAN_IN, PARALLEL, joins
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node
 from onward.pipeline.rules.attributes import FILE_MODES
-from onward.pipeline.value import as_text
+from onward.pipeline.source import as_text
 from onward.pipeline.vocabulary import ON_MESSAGE, WHILE_RUNNING, WHILE_RUNNING_RULES
 
 MAX_VISITS = 1_000

@@ -1,18 +1,22 @@
-"""The statuses of a run, as data: which events may happen in each, where they lead, and what they end.
+"""The statuses of a run, and the fold: what a log means.
 
-The tables are uses of `catalogue`, and nothing else assigns a status. A pair that is absent is refused
-(`IllegalEvent`). `docs/state-machine.md` is generated from these tables.
+`RUN` says which events may happen in each status and where they lead; it is a use of `catalogue`, and
+nothing else assigns a status. A pair that is absent is refused (`IllegalEvent`). `apply` is the only
+way a run's state comes about. `docs/state-machine.md` is generated from these tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from onward.machine.catalogue import CATALOGUE, Ends
+from msgspec.structs import replace
+
+from onward.machine.catalogue import CATALOGUE, Ends, Fold
 from onward.machine.fold.calls import HELD
 from onward.machine.fold.changes import IllegalEvent
+from onward.machine.fold.runs import run_created
 from onward.model.call import AttemptHeld
-from onward.model.events import Event, RunForked, RunResumed
+from onward.model.events import Event, RunCreated, RunForked, RunResumed
 from onward.model.ids import branch_of, is_in_step, step_of_gate
 from onward.model.run import OpenCall, Run, RunStatus
 
@@ -91,3 +95,36 @@ def check_closed(run: Run, event: Event) -> None:
     gates = ended_gates(run, event) if run.gates and not isinstance(event, RunForked) else []
     if gates:
         raise IllegalEvent(run.status, event, f"{event.kind} leaves gates open: {', '.join(gates)}")
+
+
+def apply(run: Run | None, event: Event, *, run_id: str, at_us: int, token: int) -> Run:
+    """The run after `event`; refuses what the lifecycle does not allow, and changes nothing else."""
+    if run is None:
+        if type(event) not in FIRST:
+            raise IllegalEvent(None, event)
+        assert isinstance(event, RunCreated)
+        return run_created(event, run_id=run_id, at_us=at_us)
+    kind = type(event)
+    status = RUN[run.status].get(kind)
+    if status is None:
+        raise IllegalEvent(run.status, event)
+    if token < run.token:
+        raise IllegalEvent(run.status, event, f"{event.kind} carries token {token}, older than {run.token}")
+    if run.open_calls or run.gates:
+        check_closed(run, event)
+    changes = _FOLDS[kind](run, event, at_us)
+    if run.id != run_id:
+        changes["id"] = run_id  # the prefix of a fork was folded as its parent
+    return replace(run, status=status, head=run.head + 1, updated_at_us=at_us, **changes)
+
+
+def fold(run: Run | None, events: Iterable[tuple[Event, int, int]], *, run_id: str) -> Run | None:
+    """Apply `(event, at_us, token)` one after the other."""
+    for event, at_us, token in events:
+        run = apply(run, event, run_id=run_id, at_us=at_us, token=token)
+    return run
+
+
+_FOLDS: Mapping[type[Event], Fold] = {
+    kind: row.fold for kind, row in CATALOGUE.items() if row.fold is not None
+}

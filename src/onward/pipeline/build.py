@@ -22,9 +22,8 @@ from onward.model.values import Variables
 from onward.pipeline.dot import ParsedFile, read
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node
 from onward.pipeline.rules.check import RULES, Rule, check
-from onward.pipeline.source import Diagnostic, Severity, by_position
+from onward.pipeline.source import Diagnostic, Severity, as_text, by_position
 from onward.pipeline.stylesheet import apply_stylesheet
-from onward.pipeline.value import as_text
 
 
 class Applicable(Protocol):

@@ -23,11 +23,12 @@ from onward.pipeline.source import (
     Source,
     Token,
     Unreadable,
+    Value,
     Written,
     by_position,
+    number,
     unescaped,
 )
-from onward.pipeline.value import Value, number
 
 
 class Trouble(Exception):

@@ -11,8 +11,7 @@ from typing import NoReturn
 import msgspec
 
 from onward.pipeline.graph import Edge, Graph, Node
-from onward.pipeline.source import Diagnostic, Severity, Source, Token, Written
-from onward.pipeline.value import Value, as_text
+from onward.pipeline.source import Diagnostic, Severity, Source, Token, Value, Written, as_text
 
 NODES_MAX = 5_000
 EDGES_MAX = 20_000

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from onward.model.gate import Choice
 from onward.pipeline.edges import accelerator, has_accelerator, normalise_label
 from onward.pipeline.graph import Edge, Graph, Node
-from onward.pipeline.value import OBJECT_BYTES_MAX, Value, as_text, shown
+from onward.pipeline.source import OBJECT_BYTES_MAX, Value, as_text, shown
 
 MULTIPLE_CHOICE, YES_NO, CONFIRMATION, FREEFORM = "multiple_choice", "yes_no", "confirmation", "freeform"
 QUESTION_TYPES = (MULTIPLE_CHOICE, YES_NO, CONFIRMATION, FREEFORM)

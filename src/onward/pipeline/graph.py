@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar, overload
 
 from onward.pipeline.condition import Condition, parse_condition
-from onward.pipeline.source import Written
-from onward.pipeline.value import Attributes, Duration, Value
+from onward.pipeline.source import Attributes, Duration, Value, Written
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 
 from onward.errors import ConditionError
 from onward.pipeline.condition import Condition, parse_condition
-from onward.pipeline.value import Value, as_boolean, as_text
+from onward.pipeline.source import Value, as_boolean, as_text
 
 _MODELS = frozenset({"llm_model", "llm_provider", "reasoning_effort", "agent_program"})
 _AGENT = frozenset(

@@ -6,9 +6,9 @@ import logging
 
 from onward.errors import HistoryCorrupt
 from onward.machine.decide.calls import doubtful_step
-from onward.machine.fold.apply import apply
 from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.steps import note_gates
+from onward.machine.lifecycle import apply
 from onward.model.row import GateRow
 from onward.model.run import Run
 from onward.read.lookup import log_pages

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from onward.errors import AmbiguousRun, InvalidInput, RunNotFound, StepNotFound
 from onward.machine.catalogue import CHECKPOINTS
-from onward.machine.fold.apply import apply
+from onward.machine.lifecycle import apply
 from onward.model.events import Event, RunResumed, StepFinished
 from onward.model.ids import branch_of, called, is_in_step, node_of, place_of
 from onward.model.run import Run, RunStatus

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from onward.machine.fold.apply import apply
+from onward.machine.lifecycle import apply
 from onward.model.call import CallFinished, CallLost, CallStarted, Reserved, Usage
 from onward.model.events import StepFinished, StepStarted
 from onward.model.ids import branch_of, step_of_gate

@@ -41,8 +41,7 @@ from functools import lru_cache
 
 from blake3 import blake3
 
-from onward.model.ids import branch_of
-from onward.receipts.entry import (
+from onward.entry import (
     Directory,
     NotPlain,
     appended,
@@ -56,6 +55,7 @@ from onward.receipts.entry import (
     move_aside,
     readable,
 )
+from onward.model.ids import branch_of
 
 ARTIFACTS, WORKSPACE, MANIFEST, CHECKPOINT = "artifacts", "workspace", "manifest.json", "checkpoint.json"
 PROMPT, RESPONSE, STATUS = "prompt.md", "response.md", "status.json"

@@ -19,13 +19,13 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
+from onward.entry import exists
 from onward.errors import InvalidInput
 from onward.model.events import AttemptFailed, StepFinished, StepStatus
 from onward.model.ids import Identity
 from onward.model.result import NOT_LEFT, LeftFile, Result
 from onward.model.run import Run
 from onward.model.values import rfc3339
-from onward.receipts.entry import exists
 from onward.receipts.folder import MANIFEST, STATUS, Folder, Path, attempt_path
 
 OF, ASIDE = ".of-", ".before-"

@@ -14,7 +14,7 @@ from onward.model.chat import Message
 from onward.model.events import Event
 from onward.model.limits import NO_AMOUNTS, Amounts, amounts_of, used_amounts
 from onward.model.row import MessageState
-from onward.read.verify import verify_run
+from onward.operations.here.verify import verify_run
 from onward.store.codec import unseal
 from onward.store.port.limits import ReservationState
 from onward.store.port.messages import MessageQuery

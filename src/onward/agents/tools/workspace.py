@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 
-from onward.receipts.entry import (
+from onward.entry import (
     Directory,
     InTheWay,
     NotPlain,

@@ -16,9 +16,8 @@ from cyclopts import Parameter
 from onward.cli.commands.foreground import Foreground, foreground
 from onward.cli.operations import lists_of
 from onward.cli.options import COMMON, CONTINUE, Answers, Common, Continue, Out, RunName, Verbose, Wait
-from onward.cli.output import FINE, Output, age, exit_of, one_line
+from onward.cli.output import FINE, Output, age, context_of, exit_of, one_line, one_of
 from onward.cli.print.run import gate_lines, instant_us, left_lines
-from onward.cli.words import context_of, one_of
 from onward.clock import SystemClock
 from onward.errors import InvalidInput, NoDatabase
 from onward.model.gate import Verdict

@@ -31,9 +31,8 @@ from onward.cli.options import (
     WorkspaceMode,
     number,
 )
-from onward.cli.output import FINE, Output, one_line
+from onward.cli.output import FINE, Output, context_of, one_line, one_of
 from onward.cli.print.run import id_words, next_command
-from onward.cli.words import context_of, one_of
 from onward.errors import AmbiguousRun, RunNotFound
 from onward.model.ids import called, check_run_id
 from onward.model.run import RunStatus

@@ -36,9 +36,8 @@ from onward.cli.options import (
     number,
     read_time,
 )
-from onward.cli.output import FINE, Output, count, one_line
+from onward.cli.output import FINE, Output, context_of, count, one_line, values_of_file
 from onward.cli.print.run import id_words
-from onward.cli.words import context_of, values_of_file
 from onward.clock import SystemClock
 from onward.errors import InvalidInput, InvalidScript, RefusedInList
 from onward.model.ids import called

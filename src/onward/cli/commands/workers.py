@@ -194,7 +194,7 @@ async def worker(
     and hands the runs back to the queue; a second one, or the end of the grace time, stops now.
     """
     from onward.chats.dispatch import Dispatcher
-    from onward.chats.settings import DEFAULT_CHATS
+    from onward.model.settings import DEFAULT_CHATS
     from onward.worker import Worker
 
     grace_s = load_settings().grace_s if grace is None else grace

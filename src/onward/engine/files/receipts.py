@@ -22,7 +22,7 @@ from onward.engine.persist import unbroken
 from onward.engine.sources import Sources
 from onward.errors import InvalidInput, OnwardError, RunNotFound, StoreCorrupt
 from onward.machine.definition import AGENT, Definition
-from onward.machine.fold.apply import apply
+from onward.machine.lifecycle import apply
 from onward.model.context import as_told, expand
 from onward.model.events import AttemptFailed, Event, StepFinished, StepStarted
 from onward.model.ids import branch_of

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from onward.clock import Clock
 from onward.engine.files.run_files import RunFiles
 from onward.engine.log import redacted_result
+from onward.entry import fill
 from onward.errors import InvalidInput
 from onward.handlers.room import NOTHING_LEFT, Artifacts, PreviousAttempt, Room
 from onward.machine.definition import AGENT, Definition
@@ -27,7 +28,6 @@ from onward.model.events import ARTIFACT_BYTES_MAX, StepStarted, StepStatus
 from onward.model.result import Result
 from onward.model.run import OpenStep, Run
 from onward.pipeline.graph import Node
-from onward.receipts.entry import fill
 from onward.receipts.folder import (
     ARTIFACTS,
     OUTPUT_ENDING,

@@ -18,8 +18,8 @@ from onward.machine.decide.calls import with_lost_calls
 from onward.machine.decide.owner_loss import LOSSES_MAX, crash_loop
 from onward.machine.decide.requests import next_deadline, requested_stop
 from onward.machine.definition import FIRST_SUCCESS, Definition
-from onward.machine.fold.apply import apply
 from onward.machine.fold.steps import context_after
+from onward.machine.lifecycle import apply
 from onward.machine.plan.action import Action, Append, Execute, Merge, Sleep, Stop, Wait, stop_with
 from onward.machine.plan.branch import has_arrived, plan_branch
 from onward.machine.plan.nodes import RESULTS

@@ -11,9 +11,9 @@ from typing import Any
 
 from onward.machine import reasons
 from onward.machine.definition import Definition, retry_at_us
-from onward.machine.fold.apply import apply
 from onward.machine.fold.calls import RATE_LIMIT
 from onward.machine.fold.steps import context_after
+from onward.machine.lifecycle import apply
 from onward.machine.plan.action import stop_with
 from onward.machine.plan.nodes import candidates, choosing
 from onward.machine.plan.planner import branches_joined

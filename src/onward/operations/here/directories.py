@@ -23,18 +23,18 @@ from onward.engine.files.receipts import committed, rebuild
 from onward.engine.journal import Journal
 from onward.engine.log import Folded
 from onward.engine.sources import Sources
+from onward.entry import closing
 from onward.errors import InvalidInput
 from onward.model.events import STDERR, STDOUT, AttemptFailed, Event, LastOutput, StepFinished, StepStarted
 from onward.model.run import RunStatus
 from onward.operations.here.requests import CollectRuns, ReadLogs, VerifyRuns, WriteFiles, WriteReceipts
+from onward.operations.here.verify import verify_run
 from onward.operations.local.lists import LocalLists
 from onward.operations.local.look import has_stopped
 from onward.operations.requests import ALL, ListRuns
 from onward.read.log import Projection, Step
 from onward.read.lookup import find_run, get_steps, log_pages, matching_steps
-from onward.read.verify import verify_run
 from onward.receipts.audit import Finding, ReceiptsFound, find_resume_point, read_receipts
-from onward.receipts.entry import closing
 from onward.receipts.folder import (
     HANDOFFS,
     OUTPUT_ENDING,

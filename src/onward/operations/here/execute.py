@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onward.chats.dispatch import Dispatcher
-from onward.chats.settings import DEFAULT_CHATS, ChatSettings
 from onward.clock import Clock
 from onward.engine.control.requests import Interviewer
 from onward.engine.engine import Engine
@@ -20,6 +19,7 @@ from onward.machine.decide.requests import open_gate
 from onward.machine.fold.rows import run_row
 from onward.model.events import StepFinished
 from onward.model.ids import display_id
+from onward.model.settings import DEFAULT_CHATS, ChatSettings
 from onward.operations.local.look import limit_stop, run_state, wait_stopped
 from onward.operations.local.operations import answer_of, is_asking, resume_of
 from onward.operations.local.submit import prepared, start_of, terms_of

@@ -16,7 +16,6 @@ import msgspec
 from onward.chats.decide import STOPPED, queued_words
 from onward.chats.dispatch import Dispatcher, NewMessage
 from onward.chats.runs import runs_of
-from onward.chats.settings import ChatSettings
 from onward.clock import Clock
 from onward.engine.engine import Engine
 from onward.engine.journal import Journal
@@ -38,6 +37,7 @@ from onward.model.chat import (
 )
 from onward.model.ids import node_of
 from onward.model.run import RunStatus
+from onward.model.settings import ChatSettings
 from onward.operations.local.look import has_stopped, run_state
 from onward.operations.requests import ListChats, ListMessages, ReadMessages, SendMessage, ShowChat
 from onward.read.lookup import find_run

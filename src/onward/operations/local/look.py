@@ -14,8 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onward.clock import Clock
-from onward.draw.scene import make_scene, to_view
-from onward.draw.states import Trace, states_of
+from onward.draw.scene import Trace, make_scene, states_of, to_view
 from onward.engine.control.limits import still_held
 from onward.engine.journal import Journal
 from onward.engine.leftovers import Leftovers, view_left

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onward.chats.settings import DEFAULT_CHATS, ChatSettings
 from onward.clock import Clock
 from onward.engine.control.requests import ForkRequest, Preview, Resume
 from onward.engine.engine import Engine
@@ -34,6 +33,7 @@ from onward.model.events import (
 from onward.model.gate import Answer, GateDecided, GateOpened
 from onward.model.ids import display_id
 from onward.model.run import Run, RunStatus
+from onward.model.settings import DEFAULT_CHATS, ChatSettings
 from onward.model.values import span
 from onward.operations.local.chats import LocalChats, LocalMessages
 from onward.operations.local.database import LocalLimits, LocalPipelines

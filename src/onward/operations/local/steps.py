@@ -18,6 +18,7 @@ from onward.engine.call_log import CallMemory, read_memory
 from onward.engine.journal import Journal
 from onward.engine.log import Folded
 from onward.engine.sources import Sources
+from onward.entry import closing
 from onward.errors import OnwardError, StoreCorrupt
 from onward.machine.definition import AGENT, Definition
 from onward.model.call import CallKind, Usage
@@ -29,7 +30,6 @@ from onward.pipeline.graph import Node
 from onward.read.log import Claim, Step, Try
 from onward.read.step import LOST, OPEN, CallSeen, StepHistory, read_calls
 from onward.read.view import instant, view_output, view_step, view_try
-from onward.receipts.entry import closing
 from onward.receipts.folder import (
     OUTPUT_ENDING,
     PROMPT,

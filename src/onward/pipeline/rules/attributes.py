@@ -13,8 +13,7 @@ from onward.pipeline.condition import Condition, parse_condition
 from onward.pipeline.gate import as_question_type, as_timeout_rule
 from onward.pipeline.graph import BUILT_IN_TYPES, DEFAULT_KIND, Edge, Graph, Node
 from onward.pipeline.rules.rule import Problem, Subject, about, owner_of
-from onward.pipeline.stylesheet import parse_stylesheet
-from onward.pipeline.value import (
+from onward.pipeline.source import (
     Value,
     as_boolean,
     as_count,
@@ -26,6 +25,7 @@ from onward.pipeline.value import (
     as_text,
     shown,
 )
+from onward.pipeline.stylesheet import parse_stylesheet
 from onward.pipeline.vocabulary import (
     ON_MESSAGE,
     ON_MESSAGE_RULES,

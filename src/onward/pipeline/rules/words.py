@@ -21,7 +21,7 @@ from onward.pipeline.gate import OPTIONS
 from onward.pipeline.graph import BUILT_IN_TYPES, SHAPE_KINDS, Edge, Graph, Node
 from onward.pipeline.rules.rule import Problem, Subject, about, is_default, owner_of
 from onward.pipeline.rules.steps import GATE, misspelt_command
-from onward.pipeline.value import shown
+from onward.pipeline.source import shown
 from onward.pipeline.vocabulary import (
     EDGE_ATTRIBUTES,
     FOREIGN_GRAPH,

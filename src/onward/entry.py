@@ -1,4 +1,8 @@
-"""One name in a directory that is open: nothing here follows a link."""
+"""One name in a directory that is open: nothing here follows a link.
+
+Receipts, and the tools of agents, work in directories that others write to. The search program of
+agents runs without site-packages, so this imports the standard library only.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Checks that what is stored beside a log matches it, and that the log lost nothing acknowledged.
+"""Check that what is stored about a run agrees with its log: rows, messages, reservations, files on disk.
 
-That is its row, its snapshot, its gates, its reservations and its messages. The messages must have ended as
-their calls did, and their text must be complete and intact.
+Nothing is corrected here. A finding says what differs and what to do about it.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from typing import NamedTuple
 import msgspec
 
 from onward.errors import HistoryCorrupt
-from onward.machine.fold.apply import apply
 from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.rows import MessagesSeen, note_message, run_row
 from onward.machine.fold.snapshot import decode_run
 from onward.machine.fold.steps import note_gates
+from onward.machine.lifecycle import apply
 from onward.model.call import CallFinished, CallLost, CallStarted
 from onward.model.chat import Chunk, ChunkKind, Message, joined_parts
 from onward.model.events import Event, StepFinished
