@@ -128,7 +128,7 @@ format: $(INSTALLED)  ## format the code and fix what the linter can
 	$(BIN)/ruff format $(SOURCES)
 
 coverage: $(INSTALLED)  ## branches of the pure core that no fast test covers (must be none)
-	$(BIN)/coverage run -m pytest -q -m "$(FAST)" $(FAST_TESTS)
+	$(BIN)/coverage run -m pytest -q -m "$(FAST)" $(FAST_TESTS) tests/dialect
 	$(BIN)/coverage report --fail-under=100 \
 		--include='src/onward/model/*,src/onward/pipeline/*,src/onward/machine/*,src/onward/store/memory/*'
 

@@ -99,7 +99,8 @@ def call_rows(before: Run | None, events: Sequence[Event]) -> tuple[CallRow, ...
             if event.reserved is not None or event.streamed is not None:
                 begun[event.step, event.call] = opened = _opened_row(event)
                 rows.append(opened)
-        elif isinstance(event, CallFinished | CallLost):
+        else:
+            assert isinstance(event, CallFinished | CallLost)
             known = begun.get((event.step, event.call)) or _open_call(before, event)
             if known is not None:
                 rows.append(_closed_row(known, event))

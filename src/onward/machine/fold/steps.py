@@ -431,7 +431,7 @@ def gate_rows(before: Run | None, events: Sequence[Event], run: Run, at_us: int)
                 known = rows.get(name) or _gate_row(run, (before or run).gates[name])
                 by = event.by if isinstance(event, GateDecided) else known.decided_by
                 rows[name] = replace(known, decided_by=by, closed_at_us=at_us)
-            case RunForked():
+            case _:  # a fork
                 rows = {
                     name: _gate_row(run, gate) for name, gate in run.gates.items() if gate.decided is None
                 }

@@ -141,8 +141,8 @@ def _events_of(definition: Definition, run: Run, result: ActionResult, now_us: i
             return _without_workspace(run, why, has_begun)
         case SuccessorCreated(run_id):
             return _unless_asked(run, RunCompleted(restarted_as=run_id))
-        case WaitTooLong(until_us):
-            return _unless_asked(run, _waits(run, until_us))
+        case _:  # WaitTooLong
+            return _unless_asked(run, _waits(run, result.until_us))
 
 
 def _waits(run: Run, until_us: int) -> Event:
