@@ -29,7 +29,7 @@ from onward.agents.model import (
 )
 from onward.agents.openai import OpenAIAnswer
 from onward.agents.refusal import AskedModel, ProviderResponse
-from onward.agents.wire import ExchangeFailed, ResponseReader, SseReader
+from onward.agents.wire import UNREADABLE, ExchangeFailed, ResponseReader, SseReader
 
 ASKED = ModelRequest(model="acme:small", messages=(user("Hi"),))
 HEAD = ProviderResponse(status=200, headers={"content-type": "text/event-stream"})
@@ -129,15 +129,19 @@ def test_an_answer_that_was_all_thought_up_to_its_ceiling_is_no_failure() -> Non
     assert (answer.text, answer.finished.finish_reason) == ("", FinishReason.LENGTH)
 
 
-def test_usage_is_read_with_its_details_and_never_below_0() -> None:
-    usage = {
+def test_usage_is_read_with_its_details_or_not_at_all() -> None:
+    usage: dict[str, Any] = {
         "prompt_tokens": 10,
         "completion_tokens": 5,
         "prompt_tokens_details": {"cached_tokens": 99, "audio_tokens": 0},
-        "completion_tokens_details": {"reasoning_tokens": -3},
+        "completion_tokens_details": {"reasoning_tokens": 3},
     }
-    counted = answer_of(delta(content="x"), {"choices": [], "usage": usage}).finished.usage
-    assert counted == TokenUsage(input=10, output=5, cached_input=10)
+    finished = answer_of(delta(content="x"), {"choices": [], "usage": usage}).finished
+    assert finished.usage == TokenUsage(input=10, output=5, cached_input=10, reasoning=3)
+    assert finished.note == ""
+    odd = usage | {"completion_tokens_details": {"reasoning_tokens": -3}}
+    finished = answer_of(delta(content="x"), {"choices": [], "usage": odd}).finished
+    assert (finished.usage.is_estimated, finished.note) == (True, UNREADABLE)
 
 
 def test_the_last_usage_counts() -> None:

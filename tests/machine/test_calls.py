@@ -17,8 +17,8 @@ from onward.machine.decide.calls import (
 )
 from onward.machine.decide.owner_loss import decide_arrival
 from onward.machine.decide.resume import ResumeRequest, decide_resume, repeat_notice
+from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.rows import call_rows
-from onward.machine.lifecycle import IllegalEvent
 from onward.machine.plan.action import Execute, Stop
 from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted, CallStatus
 from onward.model.events import (

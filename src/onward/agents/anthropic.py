@@ -33,12 +33,17 @@ from onward.agents.model import (
 )
 from onward.agents.providers import Provider
 from onward.agents.wire import (
+    ABSENT,
     BOUNDS,
     ComingCall,
+    Count,
     ErrorInAnswer,
     Gathered,
+    UsageUnreadable,
     arguments_object,
     count,
+    details,
+    has_come,
     seal,
     unseal,
     without,
@@ -261,25 +266,25 @@ class Delta(msgspec.Struct):
 class CacheWrites(msgspec.Struct, gc=False):
     """What was written into the cache, by how long it is kept."""
 
-    ephemeral_5m_input_tokens: int | None = None
-    ephemeral_1h_input_tokens: int | None = None
+    ephemeral_5m_input_tokens: Count = None
+    ephemeral_1h_input_tokens: Count = None
 
 
 class OutputDetails(msgspec.Struct, gc=False):
     """Of which kinds the output was."""
 
-    thinking_tokens: int | None = None
+    thinking_tokens: Count = None
 
 
 class AnthropicCounts(msgspec.Struct):
     """Tokens as the server counted them so far. What its cache gave and took comes on top of the input."""
 
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_creation: CacheWrites | None = None
-    output_tokens_details: OutputDetails | None = None
+    input_tokens: Count = None
+    output_tokens: Count = None
+    cache_read_input_tokens: Count = None
+    cache_creation_input_tokens: Count = None
+    cache_creation: CacheWrites | list[Any] | None = None
+    output_tokens_details: OutputDetails | list[Any] | None = None
 
     def updated(self, later: AnthropicCounts) -> AnthropicCounts:
         """With what a later event counts; what it leaves out stays."""
@@ -288,7 +293,7 @@ class AnthropicCounts(msgspec.Struct):
 
     def usage(self) -> TokenUsage:
         """The same in our words, where the input is all of it."""
-        kept, made = self.cache_creation, self.output_tokens_details
+        kept, made = details(self.cache_creation), details(self.output_tokens_details)
         long = count(kept.ephemeral_1h_input_tokens if kept else 0)
         short = count(kept.ephemeral_5m_input_tokens if kept else 0)
         read, written = (
@@ -297,7 +302,7 @@ class AnthropicCounts(msgspec.Struct):
         )
         output = count(self.output_tokens)
         return TokenUsage(
-            input=count(count(self.input_tokens) + read + written),
+            input=count(self.input_tokens) + read + written,
             output=output,
             cached_input=read,
             cache_write=written,
@@ -306,11 +311,18 @@ class AnthropicCounts(msgspec.Struct):
         )
 
 
+class LateMessageEvent(msgspec.Struct):
+    """What may follow a whole answer. Tokens are read on their own: no answer is given up for them."""
+
+    usage: msgspec.Raw = ABSENT
+    type: str = ""
+
+
 class StartedMessage(msgspec.Struct):
     """The message that begins; of a server that does not stream, all of it."""
 
     model: str | None = None
-    usage: AnthropicCounts | None = None
+    usage: msgspec.Raw = ABSENT
     content: list[ContentBlock] | None = None
     stop_reason: str | None = None
 
@@ -327,6 +339,8 @@ class MessageEvent(StartedMessage):
 
 
 _decode = msgspec.json.Decoder(MessageEvent).decode
+decode_late_event = msgspec.json.Decoder(LateMessageEvent).decode
+decode_counts = msgspec.json.Decoder(AnthropicCounts).decode
 _EVENTS = ("message_start", "content_block_start", "content_block_delta", "message_delta", "message")
 _BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use")
 _DELTAS = ("text_delta", "thinking_delta", "signature_delta", "input_json_delta", None)
@@ -365,13 +379,17 @@ FINISHES: dict[str, FinishReason] = {
 
 
 class AnthropicAnswer(Gathered):
-    """What has come of an answer, and whether it is whole."""
+    """What has come of an answer, and whether it is whole: it has a reason to end, and its blocks have ended.
+
+    Tokens are counted in parts, the first before the answer; if one of them cannot be read, nobody knows.
+    """
 
     def __init__(self, maker: str) -> None:
         super().__init__()
         self._maker = maker
-        self._counted = AnthropicCounts()
+        self._counted: AnthropicCounts | None = AnthropicCounts()
         self._tools: dict[int | None, ComingCall] = {}
+        self._open: set[int | None] = set()
 
     def read(self, event: bytes) -> Iterator[Streamed]:
         """As the format's port says."""
@@ -382,9 +400,13 @@ class AnthropicAnswer(Gathered):
             case "message_start":
                 self._about(found.message or found)
             case "content_block_start" if found.content_block is not None:
+                self._open.add(found.index)
                 yield from self._block(found.index, found.content_block)
             case "content_block_delta" if found.delta is not None:
                 yield from self._delta(found.index, found.delta)
+            case "content_block_stop":
+                self._open.discard(found.index)
+                self.is_whole = self.finish is not None and not self._open
             case "message_delta":
                 self._end(found)
             case "message_stop":
@@ -396,31 +418,52 @@ class AnthropicAnswer(Gathered):
             case _:
                 pass  # a ping, or an event of later days
 
+    def read_late(self, event: bytes) -> None:
+        """As the format's port says."""
+        found = decode_late_event(event)
+        if found.type == "message_stop":
+            self.is_done = True
+        elif found.type == "message_delta":
+            self._count_part(found.usage)
+
+    def _count_part(self, part: msgspec.Raw, *, is_last: bool = True) -> None:
+        """Take a part of what was counted; what it leaves out stays."""
+        if not has_come(part):
+            return
+        try:
+            self._counted = self._counted and self._counted.updated(decode_counts(part))
+        except (msgspec.DecodeError, RecursionError):
+            self._counted = None
+        if is_last:
+            self.count_usage(self._sum)
+
+    def _sum(self) -> TokenUsage:
+        if self._counted is None:
+            raise UsageUnreadable
+        return self._counted.usage()
+
     def _about(self, message: StartedMessage) -> None:
         """Who answers, and what has been counted before the answer, which is not what it costs."""
         if message.model:
             self.model = message.model
-        if message.usage is not None:
-            self._counted = self._counted.updated(message.usage)
+        self._count_part(message.usage, is_last=False)
 
     def _end(self, event: MessageEvent) -> None:
-        if event.usage is not None:
-            self._counted = self._counted.updated(event.usage)
-            self.usage = self._counted.usage()
+        self._count_part(event.usage)
         if event.delta is not None and event.delta.stop_reason:
             self._stop(event.delta.stop_reason)
 
     def _stop(self, reason: str) -> None:
         self.finish = FINISHES.get(reason, FinishReason.OTHER)
-        self.is_whole = True
+        self.is_whole = not self._open
 
     def _whole(self, message: MessageEvent) -> Iterator[Streamed]:
         """The answer of a server that does not stream."""
         self._about(message)
         for index, block in enumerate(message.content or ()):
             yield from self._block(index, block)
-        if message.usage is not None:
-            self.usage = self._counted.usage()
+        if has_come(message.usage):
+            self.count_usage(self._sum)
         if message.stop_reason:
             self._stop(message.stop_reason)
 

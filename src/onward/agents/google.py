@@ -35,7 +35,17 @@ from onward.agents.model import (
     UserMessage,
 )
 from onward.agents.providers import Provider
-from onward.agents.wire import ErrorInAnswer, Gathered, arguments_object, count, seal, unseal
+from onward.agents.wire import (
+    ABSENT,
+    Count,
+    ErrorInAnswer,
+    Gathered,
+    arguments_object,
+    count,
+    has_come,
+    seal,
+    unseal,
+)
 
 _VERSIONED = re.compile(r"/v1(?:alpha|beta)?$")
 _COLLECTIONS = ("models", "tunedModels")
@@ -262,19 +272,19 @@ class Candidate(msgspec.Struct, rename="camel"):
 class GoogleCounts(msgspec.Struct, rename="camel", gc=False):
     """Tokens as the server counted them so far. Thoughts and what tools gave come on top."""
 
-    prompt_token_count: int | None = None
-    cached_content_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
-    candidates_token_count: int | None = None
-    thoughts_token_count: int | None = None
+    prompt_token_count: Count = None
+    cached_content_token_count: Count = None
+    tool_use_prompt_token_count: Count = None
+    candidates_token_count: Count = None
+    thoughts_token_count: Count = None
 
     def usage(self) -> TokenUsage:
         """The same in our words, where thoughts are output."""
-        given = count(count(self.prompt_token_count) + count(self.tool_use_prompt_token_count))
+        given = count(self.prompt_token_count) + count(self.tool_use_prompt_token_count)
         thought = count(self.thoughts_token_count)
         return TokenUsage(
             input=given,
-            output=count(count(self.candidates_token_count) + thought),
+            output=count(self.candidates_token_count) + thought,
             cached_input=min(count(self.cached_content_token_count), given),
             reasoning=thought,
         )
@@ -286,11 +296,16 @@ class Feedback(msgspec.Struct, rename="camel"):
     block_reason: str | None = None
 
 
-class GoogleChunk(msgspec.Struct, rename="camel"):
+class LateGoogleChunk(msgspec.Struct, rename="camel"):
+    """What may follow a whole answer. Tokens are read on their own: no answer is given up for them."""
+
+    usage_metadata: msgspec.Raw = ABSENT
+
+
+class GoogleChunk(LateGoogleChunk, rename="camel"):
     """One event of the stream."""
 
     candidates: list[Candidate] | None = None
-    usage_metadata: GoogleCounts | None = None
     prompt_feedback: Feedback | None = None
     model_version: str | None = None
     response_id: str | None = None
@@ -299,6 +314,8 @@ class GoogleChunk(msgspec.Struct, rename="camel"):
 
 decode_chunks = msgspec.json.Decoder(GoogleChunk | list[GoogleChunk]).decode
 """A server that is not asked for events sends all of them as one list."""
+decode_late_chunk = msgspec.json.Decoder(LateGoogleChunk).decode
+decode_counts = msgspec.json.Decoder(GoogleCounts).decode
 
 FINISHES: dict[str, FinishReason] = {
     "STOP": FinishReason.STOP,
@@ -320,7 +337,7 @@ class GoogleAnswer(Gathered):
     def __init__(self, maker: str) -> None:
         super().__init__()
         self._maker = maker
-        self._counted: GoogleCounts | None = None
+        self._counted = ABSENT
 
     def read(self, event: bytes) -> Iterator[Streamed]:
         """As the format's port says."""
@@ -328,19 +345,28 @@ class GoogleAnswer(Gathered):
         for chunk in found if isinstance(found, list) else [found]:
             yield from self._chunk(chunk)
 
+    def read_late(self, event: bytes) -> None:
+        """As the format's port says."""
+        self._tokens(decode_late_chunk(event))
+
+    def _tokens(self, chunk: LateGoogleChunk) -> None:
+        """Until the answer is whole, what is counted is a part."""
+        if has_come(chunk.usage_metadata):
+            self._counted = chunk.usage_metadata.copy()
+        if self.is_whole and has_come(self._counted):
+            self.count_usage(lambda: decode_counts(self._counted).usage())
+
     def _chunk(self, chunk: GoogleChunk) -> Iterator[Streamed]:
         if chunk.error is not None:
             raise ErrorInAnswer(chunk.error)
         self.model = chunk.model_version or self.model
         self.request_id = chunk.response_id or self.request_id
-        self._counted = chunk.usage_metadata or self._counted
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             self.is_refused = self.is_whole = True
         for candidate in chunk.candidates or ():
             if not candidate.index:  # others are answers that nobody asked for
                 yield from self._candidate(candidate)
-        if self.is_whole and self._counted is not None:  # until then it is the count of a part
-            self.usage = self._counted.usage()
+        self._tokens(chunk)
 
     def _candidate(self, candidate: Candidate) -> Iterator[Streamed]:
         parts = candidate.content.parts if candidate.content is not None else None

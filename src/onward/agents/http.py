@@ -53,10 +53,16 @@ class WireModel:
                 reading.begin(ProviderResponse(status=incoming.status, headers=incoming.headers))
                 if not reading.is_answer:
                     raise ModelFailed(reading.refused(await incoming.beginning(), self._clock.now_us()))
-                while not reading.is_done and (received := await incoming.read()):
-                    for piece in reading.feed(received):
-                        yield piece
-                for piece in reading.end():
+                trouble = None
+                try:
+                    while not reading.is_done and (
+                        received := await incoming.read(is_whole=reading.is_whole)
+                    ):
+                        for piece in reading.feed(received):
+                            yield piece
+                except ExchangeFailed as broken:
+                    trouble = broken
+                for piece in reading.end(trouble):
                     yield piece
         except ExchangeFailed as trouble:
             raise ModelFailed(reading.broken(trouble)) from None
@@ -112,6 +118,8 @@ def wire_format(provider: Provider) -> WireFormat:
     return WIRES[provider.format](provider)
 
 
+LATE_S = 5.0
+"""How long to wait, after a whole answer, for the tokens that were counted: they come at once or never."""
 BODY_BYTES_MAX = 64 * 1024 * 1024
 ERROR_BYTES_MAX = 64 * 1024
 PIECE_BYTES = 64 * 1024
@@ -209,12 +217,18 @@ class Incoming:
         self._response, self._clock, self._limits = response, clock, limits
         self._began_s, self._left = began_s, body_bytes_max
         self._is_first = True
+        self._whole_s: float | None = None
         self.status = response.status
         self.headers = {name.lower(): value for name, value in response.headers.items()}
 
-    async def read(self) -> bytes:
-        """The next piece of the body, empty at its end; Trouble if it breaks off, stalls, or has no end."""
+    async def read(self, *, is_whole: bool = False) -> bytes:
+        """The next piece of the body, empty at its end; Trouble if it breaks off, stalls, or has no end.
+
+        `is_whole`: the answer has come, and what may follow is not waited for longer than LATE_S.
+        """
         self._check_encoding()
+        if is_whole and self._whole_s is None:
+            self._whole_s = self._clock.awake_s()
         piece = await self._next(*self._patience())
         self._is_first = False
         self._left -= len(piece)
@@ -233,8 +247,11 @@ class Incoming:
         return bytes(read[:ERROR_BYTES_MAX])
 
     def _patience(self) -> tuple[float, str]:
-        spent_s = self._clock.awake_s() - self._began_s
-        return patience(self._limits, spent_s=spent_s, is_first=self._is_first)
+        now_s = self._clock.awake_s()
+        wait_s, late = patience(self._limits, spent_s=now_s - self._began_s, is_first=self._is_first)
+        if self._whole_s is None:
+            return wait_s, late
+        return min(wait_s, self._whole_s + LATE_S - now_s), late
 
     async def _next(self, wait_s: float, late: str) -> bytes:
         """The next piece; `late` says what is wrong if it does not come in time."""

@@ -23,6 +23,8 @@ from onward.machine import reasons
 
 OUTPUT_TOKENS = 8_192
 """The ceiling of an answer whose request has none, where one must be named: to a format, or to reserve it."""
+TOKENS_MAX = 10_000_000
+"""More than any model reads or writes in one request: whoever says so has not counted."""
 
 
 class Effort(StrEnum):
@@ -188,6 +190,11 @@ class TokenUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         """All tokens that limits count."""
         return self.input + self.output
 
+    def is_possible(self, most: int = TOKENS_MAX) -> bool:
+        """Whether so many tokens can have been used; no sum of possible counts is too large to store."""
+        counts = (self.input, self.output, self.cached_input, self.cache_write, self.cache_write_1h)
+        return all(0 <= one <= most for one in (*counts, self.reasoning))
+
 
 class FinishReason(StrEnum):
     """Why a model stopped writing."""
@@ -224,12 +231,16 @@ class ToolCallDelta(msgspec.Struct, frozen=True, tag="tool_call_delta"):
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished", kw_only=True):
-    """The last piece: the answer is whole. `model` is as the provider names it, often with a date."""
+    """The last piece: the answer is whole. `model` is as the provider names it, often with a date.
+
+    `note` says why nobody knows what the answer cost: then `usage` is no more than an estimate.
+    """
 
     usage: TokenUsage
     finish_reason: FinishReason
     model: str
     request_id: str = ""
+    note: str = ""
 
 
 Streamed = TextDelta | ReasoningDelta | ToolCallDelta | ToolCall | Finished

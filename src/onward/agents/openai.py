@@ -31,7 +31,19 @@ from onward.agents.model import (
     UserMessage,
 )
 from onward.agents.providers import Provider
-from onward.agents.wire import BOUNDS, LENGTHS, ComingCall, ErrorInAnswer, Gathered, count, without
+from onward.agents.wire import (
+    ABSENT,
+    BOUNDS,
+    LENGTHS,
+    ComingCall,
+    Count,
+    ErrorInAnswer,
+    Gathered,
+    count,
+    details,
+    has_come,
+    without,
+)
 
 
 class OpenAIFormat:
@@ -216,27 +228,27 @@ class ChunkChoice(msgspec.Struct):
 class PromptDetails(msgspec.Struct, gc=False):
     """Of which kinds the input was."""
 
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
+    cached_tokens: Count = None
+    cache_write_tokens: Count = None
 
 
 class CompletionDetails(msgspec.Struct, gc=False):
     """Of which kinds the output was."""
 
-    reasoning_tokens: int | None = None
+    reasoning_tokens: Count = None
 
 
 class OpenAICounts(msgspec.Struct, gc=False):
     """Tokens as the server counted them."""
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: PromptDetails | None = None
-    completion_tokens_details: CompletionDetails | None = None
+    prompt_tokens: Count = None
+    completion_tokens: Count = None
+    prompt_tokens_details: PromptDetails | list[Any] | None = None
+    completion_tokens_details: CompletionDetails | list[Any] | None = None
 
     def usage(self) -> TokenUsage:
         """The same in our words."""
-        given, made = self.prompt_tokens_details, self.completion_tokens_details
+        given, made = details(self.prompt_tokens_details), details(self.completion_tokens_details)
         counted_in, counted_out = count(self.prompt_tokens), count(self.completion_tokens)
         return TokenUsage(
             input=counted_in,
@@ -247,12 +259,17 @@ class OpenAICounts(msgspec.Struct, gc=False):
         )
 
 
-class OpenAIChunk(msgspec.Struct):
+class LateOpenAIChunk(msgspec.Struct):
+    """What may follow a whole answer. Tokens are read on their own: no answer is given up for them."""
+
+    usage: msgspec.Raw = ABSENT
+
+
+class OpenAIChunk(LateOpenAIChunk):
     """One event of the stream, or a whole completion."""
 
     model: str | None = None
     choices: list[ChunkChoice] | None = None
-    usage: OpenAICounts | None = None
     error: Any = None
     object: str | None = None
     message: Any = None
@@ -267,6 +284,8 @@ class OpenAIChunk(msgspec.Struct):
 
 
 decode_chunk = msgspec.json.Decoder(OpenAIChunk).decode
+decode_late_chunk = msgspec.json.Decoder(LateOpenAIChunk).decode
+decode_counts = msgspec.json.Decoder(OpenAICounts).decode
 
 FINISHES: dict[str, FinishReason] = {
     "stop": FinishReason.STOP,
@@ -299,8 +318,7 @@ class OpenAIAnswer(Gathered):
             raise ErrorInAnswer(error)
         if chunk.model:
             self.model = chunk.model
-        if chunk.usage is not None:
-            self.usage = chunk.usage.usage()
+        self._tokens(chunk)
         for choice in chunk.choices or ():
             if choice.index:
                 continue  # an answer that nobody asked for
@@ -310,6 +328,17 @@ class OpenAIAnswer(Gathered):
             if choice.finish_reason:
                 self.finish = FINISHES.get(choice.finish_reason.lower(), FinishReason.OTHER)
                 self.is_whole = True
+
+    def read_late(self, event: bytes) -> None:
+        """As the format's port says."""
+        if event.strip() == DONE:
+            self.is_done = True
+            return
+        self._tokens(decode_late_chunk(event))
+
+    def _tokens(self, chunk: LateOpenAIChunk) -> None:
+        if has_come(chunk.usage):
+            self.count_usage(lambda: decode_counts(chunk.usage).usage())
 
     def _delta(self, new: ChoiceDelta) -> Iterator[Streamed]:
         thought = new.reasoning_content or new.reasoning

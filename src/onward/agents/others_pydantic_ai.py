@@ -278,7 +278,8 @@ class TheirAnswer(Gathered):
     def end(self, stream: StreamedResponse) -> Iterator[Streamed]:
         """The last pieces, now that no event comes any more; Trouble if the answer is not whole."""
         whole = stream.get()
-        self.usage = usage_of(stream.usage)
+        if is_counted(stream.usage):
+            self.count_usage(lambda: usage_of(stream.usage))
         said = stream.finish_reason or (whole.provider_details or {}).get("finish_reason")
         if not said or whole.state != "complete":
             raise ExchangeFailed(FailureKind.CUT, "broke off its answer (it has no end)", is_sent=True)
@@ -294,6 +295,7 @@ class TheirAnswer(Gathered):
             finish_reason=self.finish_reason,
             model=self._shown(stream.model_name) or split_name(self._request.model)[1],
             request_id=self._shown(stream.provider_response_id),
+            note=self.note,
         )
 
     def _begun(self, index: int, part: ModelResponsePart) -> Iterator[Streamed]:
@@ -337,10 +339,13 @@ class TheirAnswer(Gathered):
         return ToolCall(part.tool_call_id, part.tool_name, arguments, sealed(self._request.model, part))
 
 
-def usage_of(counted: RequestUsage) -> TokenUsage | None:
-    """What the provider counted, where parts are in their sums as they are in ours; None if it did not."""
-    if counted.unmeasured_requests or not counted.total_tokens:
-        return None
+def is_counted(counted: RequestUsage) -> bool:
+    """Whether the provider counted anything."""
+    return not counted.unmeasured_requests and counted.total_tokens != 0
+
+
+def usage_of(counted: RequestUsage) -> TokenUsage:
+    """What the provider counted, where parts are in their sums as they are in ours."""
     return TokenUsage(
         input=count(counted.input_tokens),
         output=count(counted.output_tokens),

@@ -13,17 +13,21 @@ The rest is small and needed by several formats:
   refuse the whole request for a foreign signature.
 - `without` leaves out of a schema what a provider does not hold an answer to, and would refuse the request
   for. Nothing is lost: the model is told the whole schema, and its answer is checked against it.
-- `count`: whatever number of tokens a server sends becomes one that can be stored.
+- `count` takes a number of tokens as a server sends it, and refuses what no model can have used.
+
+When an answer ends is decided here, for all formats: see `ResponseReader`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from onward.agents.model import (
+    TOKENS_MAX,
     Failure,
     FailureKind,
     Finished,
@@ -39,13 +43,13 @@ from onward.agents.model import (
 )
 from onward.agents.prices import estimated_usage
 from onward.agents.refusal import AskedModel, ProviderResponse, error_in_stream, failed, hide, plain, refusal
-from onward.model.values import INTEGER_MAX
 
 
 class AnswerReader(Protocol):
-    """Reads the events of one answer. `Gathered` has all but `read`."""
+    """Reads the events of one answer. `Gathered` has all but `read` and `read_late`."""
 
     usage: TokenUsage | None
+    note: str
     model: str
     request_id: str
     pieces: int
@@ -63,6 +67,13 @@ class AnswerReader(Protocol):
         """The pieces in one event, or in a whole answer of a server that does not stream.
 
         Raises ErrorInAnswer for an error, and msgspec.DecodeError or RecursionError for what is no answer.
+        """
+        ...
+
+    def read_late(self, event: bytes) -> None:
+        """What an event after the whole answer adds: tokens that were counted, or that nothing more comes.
+
+        Raises msgspec.DecodeError or RecursionError for what cannot be read.
         """
         ...
 
@@ -109,13 +120,15 @@ class Gathered:
 
     def __init__(self) -> None:
         self.usage: TokenUsage | None = None
+        self.note = ""
+        """Why nobody knows what the answer cost."""
         self.model = self.request_id = ""
         self.pieces = self.characters = 0
         """Of everything that the model wrote, reasoning included."""
         self.is_empty = True
         """No text and no tool call has come; reasoning alone is no answer."""
         self.is_whole = self.is_done = False
-        """Done: the server has said that nothing more comes."""
+        """Whole: it has its end, and so has all that is in it. Done: the server says that nothing follows."""
         self.finish: FinishReason | None = None
         self.is_refused = False
         self.calls: list[ComingCall] = []
@@ -132,6 +145,20 @@ class Gathered:
     def tool_calls(self) -> list[ToolCall]:
         """The tool calls, as far as they have come."""
         return [call.whole() for call in self.calls]
+
+    def count_usage(self, read: Callable[[], TokenUsage]) -> None:
+        """Take what the server counted, of which the last word counts; a note, if no model can have used it.
+
+        It is no part of the answer, so an answer is never given up for it.
+        """
+        try:
+            usage = read()
+            if not usage.is_possible():
+                raise UsageUnreadable
+        except (msgspec.DecodeError, RecursionError, UsageUnreadable):
+            self.usage, self.note = None, UNREADABLE
+        else:
+            self.usage, self.note = usage, ""
 
     def add_text(self, text: str) -> TextDelta:
         """More text of the answer."""
@@ -181,6 +208,13 @@ class ErrorInAnswer(Exception):
         self.error = error
         super().__init__("an error inside the answer")
 
+
+class UsageUnreadable(Exception):
+    """The server counted tokens in a way that no model can have used them."""
+
+
+UNREADABLE = "the provider's count of tokens cannot be read or cannot be true"
+NOT_COUNTED = "the answer is whole, but the connection ended before its tokens were counted"
 
 EVENT_BYTES_MAX = 4 * 1024 * 1024
 """One event may carry a whole answer; a larger one is no answer."""
@@ -242,7 +276,12 @@ MAY_HAVE_COST = (FailureKind.CUT, FailureKind.TRANSIENT, FailureKind.EMPTY)
 
 
 class ResponseReader:
-    """Reads the response to one request; raises ModelFailed or Trouble where it is no whole answer."""
+    """Reads the response to one request; raises ModelFailed or Trouble where it is no whole answer.
+
+    Once the answer is whole it counts, whatever follows: the rest is read for the tokens that it counts
+    alone, and nothing in it, nor how the connection ends, is a failure. Nobody waits long for it, either
+    (`http.py` asks `is_whole`).
+    """
 
     def __init__(
         self, request: ModelRequest, asked: AskedModel, answer: AnswerReader, secrets: Sequence[str] = ()
@@ -263,8 +302,13 @@ class ResponseReader:
 
     @property
     def is_done(self) -> bool:
-        """Whether the server has said that nothing more comes."""
+        """Whether nothing more comes, or nothing more that can be read."""
         return self._answer.is_done
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the answer is whole, so that only its tokens may still be counted."""
+        return self._answer.is_whole
 
     @property
     def is_answer(self) -> bool:
@@ -282,13 +326,17 @@ class ResponseReader:
             raise ExchangeFailed(FailureKind.CUT, "sent a piece without end", is_sent=True) from None
         yield from self._pieces(events)
 
-    def end(self) -> Iterator[Streamed]:
-        """The last pieces, now that the body has ended."""
-        rest = self._events.finish() if self._whole is None else [bytes(self._whole)]
-        yield from self._pieces(rest)
+    def end(self, trouble: ExchangeFailed | None = None) -> Iterator[Streamed]:
+        """The last pieces, now that the body has ended; `trouble` if it broke off.
+
+        That is raised, unless the answer was whole before.
+        """
+        yield from self._rest(trouble)
         answer = self._answer
         if not answer.is_whole:
-            raise ExchangeFailed(FailureKind.CUT, "broke off its answer (it has no end)", is_sent=True)
+            raise trouble or ExchangeFailed(
+                FailureKind.CUT, "broke off its answer (it has no end)", is_sent=True
+            )
         if answer.is_empty and answer.finish_reason not in (FinishReason.LENGTH, FinishReason.REFUSAL):
             raise ExchangeFailed(FailureKind.EMPTY, "answered nothing", is_sent=True)
         yield from answer.tool_calls()
@@ -298,6 +346,7 @@ class ResponseReader:
             finish_reason=answer.finish_reason,
             model=model,
             request_id=self._response.request_id or self._answer_id(),
+            note=answer.note or (NOT_COUNTED if trouble is not None and answer.usage is None else ""),
         )
 
     def refused(self, body: bytes, now_us: int) -> Failure:
@@ -317,8 +366,27 @@ class ResponseReader:
             may_have_cost=trouble.is_sent and trouble.kind in MAY_HAVE_COST,
         )
 
+    def _rest(self, trouble: ExchangeFailed | None) -> Iterator[Streamed]:
+        """What came last, and has no mark at its end."""
+        if trouble is not None and self._answer.is_whole:
+            return
+        try:
+            yield from self._pieces(self._events.finish() if self._whole is None else [bytes(self._whole)])
+        except (ExchangeFailed, TooLarge) as sooner:
+            raise trouble or sooner from None
+
+    def _late(self, event: bytes) -> None:
+        """Read what follows the whole answer; what it cannot say is passed over."""
+        with suppress(msgspec.DecodeError, RecursionError):
+            self._answer.read_late(event)
+
     def _pieces(self, events: Sequence[bytes]) -> Iterator[Streamed]:
         for event in events:
+            if self._answer.is_done:
+                return
+            if self._answer.is_whole:
+                self._late(event)
+                continue
             try:
                 yield from self._answer.read(event)
             except (msgspec.DecodeError, RecursionError):
@@ -328,8 +396,6 @@ class ResponseReader:
             except ErrorInAnswer as sent:
                 told = error_in_stream(self._asked, sent.error, self._response, secrets=self._secrets)
                 raise ModelFailed(msgspec.structs.replace(told, usage=self._answer.usage)) from None
-            if self.is_done:
-                return
 
     @property
     def _response(self) -> ProviderResponse:
@@ -401,6 +467,35 @@ def _part(value: Any, keywords: Collection[str]) -> Any:
     return without(value, keywords) if isinstance(value, dict) else value
 
 
-def count(tokens: int | None) -> int:
-    """A number of tokens; none, or a negative one, is 0."""
-    return min(max(tokens or 0, 0), INTEGER_MAX)
+Count = int | float | None
+"""A number of tokens as servers write it: some put `.0` behind it."""
+
+
+def count(tokens: Count) -> int:
+    """A number of tokens, 0 for none; UsageUnreadable if no model can have used so many."""
+    if tokens is None:
+        return 0
+    if not 0 <= tokens <= TOKENS_MAX or tokens != int(tokens):
+        raise UsageUnreadable
+    return int(tokens)
+
+
+T = TypeVar("T")
+
+
+def details(found: T | list[Any] | None) -> T | None:
+    """The parts of a count. Some servers write an empty object as a list."""
+    if isinstance(found, list):
+        if found:
+            raise UsageUnreadable
+        return None
+    return found
+
+
+ABSENT = msgspec.Raw(b"null")
+"""Of a field that did not come; some servers send it empty all the same."""
+
+
+def has_come(field: msgspec.Raw) -> bool:
+    """Whether a field that is read on its own has come."""
+    return field is not ABSENT and bytes(field) != b"null"  # it is absent from nearly every event

@@ -85,6 +85,8 @@ class OneTry(msgspec.Struct, frozen=True):
             nodes=dict(answer.nodes),
             duration_us=duration_us,
             about=self.options.about,
+            is_cost_unknown=bool(answer.note),
+            note=answer.note,
         )
 
     def failed(self, error: Exception, duration_us: int) -> CallFinished:

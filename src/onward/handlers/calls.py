@@ -220,7 +220,10 @@ class TextSink(Protocol):
 
 
 class CallAnswer(msgspec.Struct, frozen=True):
-    """What a model or a tool answered, with what is recorded beside its value."""
+    """What a model or a tool answered, with what is recorded beside its value.
+
+    `note`: why nobody knows what it cost; it is charged what it had reserved.
+    """
 
     value: Any
     usage: Usage | None = None
@@ -229,6 +232,7 @@ class CallAnswer(msgspec.Struct, frozen=True):
     request_id: str = ""
     thread: str = ""
     nodes: Mapping[str, bytes] = msgspec.field(default_factory=dict)
+    note: str = ""
 
 
 class CallOptions(msgspec.Struct, frozen=True):

@@ -181,7 +181,7 @@ CATALOGUE: Mapping[type[Event], EventRow] = {
         moves=_stays(QUEUED, RUNNING, *_STOPPED),
         fold=calls.call_finished,
         about="step",
-        said=("name", "value", "content", "error", "by", "about"),
+        said=("name", "value", "content", "error", "by", "about", "note"),
     ),
     CallLost: EventRow(
         writer=Writer.EITHER,

@@ -84,7 +84,7 @@ class CallSeen(Frozen, frozen=True, kw_only=True):
 
     `by` is the person who said what a lost call had answered. `estimated` is what the call was charged if
     what it cost is not known: what it had reserved. `shortened_to` is the ceiling that a limit left for its
-    answer.
+    answer; `note` is what is odd about it.
     """
 
     step: str
@@ -109,6 +109,7 @@ class CallSeen(Frozen, frozen=True, kw_only=True):
     estimated: Reserved | None = None
     shortened_to: int = 0
     about: str = ""
+    note: str = ""
 
 
 async def read_calls(log: RunLog, run_id: str, *, after: int = 0, step: str | None = None) -> list[CallSeen]:
@@ -176,6 +177,7 @@ def _finished_call(known: CallSeen, event: CallFinished, at_us: int) -> CallSeen
         cost_micro=event.cost_micro,
         request_id=event.request_id,
         error=event.error,
+        note=event.note,
         value_blob=event.value_blob,
         by=event.by,
         # A person who says what a lost call answered does not say what it cost.

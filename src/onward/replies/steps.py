@@ -85,6 +85,7 @@ class CallListed(_NumberedTry):
     is_gone: bool
     request_id: str
     error: str
+    note: str
     by: str
 
 

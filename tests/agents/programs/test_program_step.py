@@ -337,6 +337,20 @@ async def test_a_program_that_fails_before_it_has_worked_is_tried_again(
     assert run.executions["a"] == 1
 
 
+@pytest.mark.parametrize("count", [2**64 - 1, 10**300, 10**10 + 1])
+async def test_tokens_that_no_turn_can_have_used_are_a_note_on_the_call(
+    memory: World, tmp_path: Path, count: int
+) -> None:
+    counted = {"type": "usage", "input": count, "output": 3}
+    played = Played(tmp_path, script=[{"print": [counted, {"type": "result", "text": "Fine."}]}])
+    process = await at(memory, played)
+    assert (await process.start(line("a", a=MINE))).status is RunStatus.COMPLETED
+    (answer,) = await calls(process)
+    assert (answer.usage, answer.cost_micro, answer.is_cost_unknown) == (None, None, True)
+    assert "cannot be true" in answer.note
+    assert await process.is_sound()
+
+
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [("auth", "provider_auth"), ("credit", "provider_credit"), ("request", "provider_request")],

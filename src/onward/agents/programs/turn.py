@@ -49,6 +49,9 @@ from onward.process import CommandExit, Hear
 from onward.redact.redactor import RedactingStream
 
 STDERR_CHARACTERS = 2_000
+TURN_TOKENS_MAX = 10_000_000_000
+"""More than any turn uses; a turn may be thousands of requests, each with the whole conversation."""
+UNREADABLE = "the program's count of tokens cannot be true"
 
 
 class RunsPrograms(Protocol):
@@ -129,7 +132,8 @@ class Turn(msgspec.Struct):
 
     def _answer(self, taking: TurnOutput, ended: TurnEnded) -> CallAnswer:
         usage, total = self._usage(taking.counted)
-        session = self._session(taking, total)
+        is_odd = usage is not None and not usage.is_possible(TURN_TOKENS_MAX)
+        session = self._session(taking, None if is_odd else total)
         thread = self.continued = Thread(self.thread.redactor, self.thread.head, self.thread.messages)
         text = storable(ended.text)
         thread.add(AssistantMessage((Text(text),), session))
@@ -141,11 +145,12 @@ class Turn(msgspec.Struct):
             value["facts"] = dict(ended.facts)
         return CallAnswer(
             value,
-            usage=None if usage is None else usage_of(usage),
-            cost_micro=self._cost(taking.counted, usage, model),
+            usage=None if usage is None or is_odd else usage_of(usage),
+            cost_micro=None if is_odd else self._cost(taking.counted, usage, model),
             model=f"{self.program.name}:{model}" if model else self.program.name,
             thread=thread.head,
             nodes=thread.take_fresh(),
+            note=UNREADABLE if is_odd else "",
         )
 
     def _usage(self, counted: TokensCounted | None) -> tuple[TokenUsage | None, TokenUsage | None]:

@@ -260,14 +260,16 @@ class AgentRequest(msgspec.Struct):
         thread.add(answer.message)
         finished = answer.finished
         price = self.prices.find(self.request.model)
+        is_known = not finished.note
         return CallAnswer(
             recorded(answer, thread.head),
-            usage=usage_of(finished.usage),
-            cost_micro=None if price is None else cost_micro(finished.usage, price),
+            usage=usage_of(finished.usage) if is_known else None,
+            cost_micro=cost_micro(finished.usage, price) if is_known and price is not None else None,
             model=self.request.model,
             request_id=finished.request_id,
             thread=thread.head,
             nodes=thread.take_fresh(),
+            note=finished.note,
         )
 
     async def _collected(self, message: TextSink) -> ModelAnswer:

@@ -202,7 +202,7 @@ def _call_note(call: CallListed) -> str:
     if ceiling is not None:
         is_cut = usage is not None and usage["output"] >= ceiling
         said = f"answer {'cut off' if is_cut else 'limited'} at {ceiling:,} tokens by a limit"
-    return "; ".join(filter(None, (call["error"], call["about"], said)))
+    return "; ".join(filter(None, (call["error"], call["note"], call["about"], said)))
 
 
 NOTHING_SAID = "nothing was said yet; only calls of models have messages."

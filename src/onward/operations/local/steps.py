@@ -112,6 +112,7 @@ def view_call(call: CallSeen, *, is_gone: bool = False) -> CallListed:
         "is_gone": is_gone and call.state == OPEN,
         "request_id": call.request_id,
         "error": call.error,
+        "note": call.note,
         "by": call.by,
     }
 
