@@ -272,9 +272,13 @@ class EffectFailed(OnwardError):
 
 
 class CallFailed(OnwardError):
-    """The service that a call asked failed; `may_have_cost` if it may charge for the call all the same."""
+    """The service that a call asked failed; `may_have_cost` if it may charge for the call all the same.
+
+    `kind` is how it failed, in a word that is recorded: how often the call is made again depends on it.
+    """
 
     may_have_cost = False
+    kind = ""
 
 
 class CallTimedOut(OnwardError):

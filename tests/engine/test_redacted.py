@@ -15,7 +15,7 @@ from onward.redact.redactor import NOTHING_SECRET, Redactor
 NAMING = {
     *("action", "after", "artifacts", "before", "blobs", "branch", "branches", "call"),
     *("charged_to", "chat", "child", "choices", "commit", "contents", "default", "definition"),
-    *("degraded_from", "ended_at", "exclusive_key", "fidelity", "from_node", "gate", "gates"),
+    *("degraded_from", "ended_at", "exclusive_key", "failure", "fidelity", "from_node", "gate", "gates"),
     *("hash", "head", "join", "key", "limit", "managed_by", "measure", "message", "mode", "model"),
     *("needs", "next", "node", "nodes", "on_owner_loss", "on_timeout", "parent", "parent_hash"),
     *("path", "pipeline", "pipeline_hash", "policy", "project", "question", "ref", "repeats"),

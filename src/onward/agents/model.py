@@ -12,7 +12,7 @@ and compared.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -386,7 +386,7 @@ class ModelFailed(CallFailed):
     """A request to a model failed; `failure` says how."""
 
     def __init__(self, failure: Failure) -> None:
-        self.failure, self.may_have_cost = failure, failure.may_have_cost
+        self.failure, self.may_have_cost, self.kind = failure, failure.may_have_cost, failure.kind.value
         super().__init__(failure.message)
 
 
@@ -454,8 +454,22 @@ class GiveUp(msgspec.Struct, frozen=True):
     reason: str
 
 
+def tries_of(failure: Failure, failures: Iterable[str]) -> int:
+    """How many of the recorded failures of a request, this one included, are answered as this one is.
+
+    They are the kinds of all its failures so far. A provider that asked to wait has not failed, so that
+    those do not count with the others.
+    """
+    alike = {kind.value for kind, handling in HANDLING.items() if handling.retry is _retry(failure)}
+    return max(1, sum(kind in alike for kind in failures))
+
+
+def _retry(failure: Failure) -> Retry:
+    return HANDLING[failure.kind].retry
+
+
 def after_failure(failure: Failure, *, tries: int, now_us: int, roll: float) -> TryAgain | GiveUp:
-    """What to do after `tries` failed tries of one request in a row; `roll` is in [0, 1)."""
+    """What to do after `tries` failed tries of one request (see `tries_of`); `roll` is in [0, 1)."""
     handling = HANDLING[failure.kind]
     if handling.retry is Retry.NEVER:
         return GiveUp(handling.reason)

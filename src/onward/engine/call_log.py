@@ -93,7 +93,7 @@ class OneTry(msgspec.Struct, frozen=True):
         """It ended in an error."""
         failed = replace(self.answered(None, duration_us), status=CallStatus.ERROR, error=told(error))
         if isinstance(error, CallFailed):
-            failed = replace(failed, is_cost_unknown=error.may_have_cost)
+            failed = replace(failed, is_cost_unknown=error.may_have_cost, failure=error.kind)
         return failed
 
     def lost(self, error: Exception) -> CallLost:
@@ -150,6 +150,8 @@ class CallMemory(msgspec.Struct):
     tries: dict[str, int] = msgspec.field(default_factory=dict)
     messages: dict[str, list[str]] = msgspec.field(default_factory=dict)
     """The messages that the tries of a call were stored in, in this generation."""
+    failures: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    """How the service failed in the tries of a call, in this generation."""
     dropped: dict[str, CallFinished] = msgspec.field(default_factory=dict)
     """The answers of tools that came after the last of the model, before the memory was cleared."""
     generation: int = 0
@@ -174,6 +176,11 @@ class CallMemory(msgspec.Struct):
     def note(self, finished: CallFinished) -> None:
         """Remember an answer. A call that ended in an error has none."""
         self.answers[finished.call] = finished
+
+    def note_failure(self, finished: CallFinished) -> None:
+        """Remember how a try of a call failed."""
+        if finished.failure:
+            self.failures.setdefault(finished.call, []).append(finished.failure)
 
 
 async def read_memory(journal: Journal, blobs: Blobs, run: Run, step: str) -> CallMemory:
@@ -217,6 +224,8 @@ def _note(
             memory.begin(event.call, event.streamed.message)
         if event.definition and record.seq > calls.calls_from:
             memory.past = StepPast(event.definition, event.model, calls.thread)
+    if isinstance(event, CallFinished) and record.seq > calls.calls_from:
+        memory.note_failure(event)
     if not isinstance(event, CallFinished) or event.status is not CallStatus.OK:
         return
     if record.seq <= calls.calls_from:

@@ -202,6 +202,10 @@ class CallRecorder:
                 return text
         return ""
 
+    async def failures(self, call: str) -> tuple[str, ...]:
+        """How the service failed in the tries of a call, in words; also in earlier attempts of the step."""
+        return tuple((await self._remembered()).failures.get(call, ()))
+
     def thread_of(self, key: str) -> str:
         """The end of the conversation with this key, which earlier steps had; empty if there is none."""
         return self._parts.appender.run.threads.get(key, "")
@@ -338,7 +342,7 @@ class CallTries:
                 await unbroken(self._too_late(one, began_s, error))
                 raise
             except Exception as error:
-                await unbroken(self._failed(one, began_s, error, stream))
+                memory.note_failure(await unbroken(self._failed(one, began_s, error, stream)))
                 raise
         # Even if the caller is cancelled now: it was answered, and must not be asked again.
         written = await unbroken(self._parts.appender.record(partial(finish_call, finished=finished)))
@@ -383,13 +387,14 @@ class CallTries:
 
     async def _failed(
         self, one: OneTry, began_s: float, error: Exception, stream: MessageStream | None = None
-    ) -> None:
+    ) -> CallFinished:
         if stream is not None:
             with suppress(StoreError):  # what came of the answer stays visible, if the store takes it
                 await stream.drain()
         failed = one.failed(error, self._since_us(began_s))
         failed = failed if stream is None else stream.with_text(failed)
         await self._parts.appender.record(partial(finish_call, finished=failed))
+        return failed
 
     async def _too_late(self, one: OneTry, began_s: float, error: CallTimedOut) -> None:
         """A call that took too long failed; one that must not be repeated may have done its work."""

@@ -316,6 +316,10 @@ class Recorder(Protocol):
         """The text that came of a call before its last tries failed or were lost; empty if none did."""
         ...
 
+    async def failures(self, call: str) -> tuple[str, ...]:
+        """How the service failed in the tries of a call, in words; also in earlier attempts of the step."""
+        ...
+
     def thread_of(self, key: str) -> str:
         """The end of the conversation with this key, which earlier steps had; empty if there is none."""
         ...

@@ -124,7 +124,8 @@ class CallFinished(Event, frozen=True, kw_only=True):
     `said` is the hash of what its message says, if it has one and all of it is stored.
     `is_cost_unknown`: the provider may charge for it and did not say what, so it is charged what it had
     reserved. Without this, an error without `usage` costs nothing. `about` is what it was called with,
-    shortened. `note` is what is odd about an answer that counts, such as a usage that cannot be read.
+    shortened. `failure` is how the service failed that was asked, in a word: the tries of a call are counted
+    by it. `note` is what is odd about an answer that counts, such as a usage that cannot be read.
     """
 
     BESIDE: ClassVar[frozenset[str]] = frozenset({"content", "nodes"})
@@ -152,6 +153,7 @@ class CallFinished(Event, frozen=True, kw_only=True):
     is_cost_unknown: bool = False
     said: str = ""
     about: str = ""
+    failure: str = ""
     note: str = ""
 
 

@@ -337,6 +337,18 @@ async def test_a_program_that_fails_before_it_has_worked_is_tried_again(
     assert run.executions["a"] == 1
 
 
+async def test_a_program_that_always_fails_is_started_five_times_in_all(
+    memory: World, tmp_path: Path
+) -> None:
+    overloaded = {"print": [{"type": "error", "message": "529 overloaded"}], "exit": 1}
+    played = Played(tmp_path, script=[overloaded] * 20)
+    process = await at(memory, played)
+    assert (await process.start(line("a", a=f"{MINE}, max_retries=0"))).status is RunStatus.FAILED
+    assert len(played.starts) == 5
+    assert (await process.resume()).status is RunStatus.FAILED
+    assert len(played.starts) == 6
+
+
 @pytest.mark.parametrize("count", [2**64 - 1, 10**300, 10**10 + 1])
 async def test_tokens_that_no_turn_can_have_used_are_a_note_on_the_call(
     memory: World, tmp_path: Path, count: int

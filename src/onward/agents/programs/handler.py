@@ -31,6 +31,7 @@ from onward.agents.model import (
     Text,
     UserMessage,
     after_failure,
+    tries_of,
     user,
 )
 from onward.agents.prices import Prices, estimate_tokens
@@ -127,10 +128,9 @@ class ProgramHandler(msgspec.Struct, frozen=True):
 
         Without a thread it was answered before. With one, this also returns the thread with the answer in it.
         """
-        thread, tries = thread or Thread(step.redactor), 0
+        thread = thread or Thread(step.redactor)
         session = session_of(thread, wanted.program)
         while True:
-            tries += 1
             turn = self._turn(step, wanted, thread, session, await opening.sent(thread, call))
             options = self._options(step, wanted, definition, turn)
             try:
@@ -144,7 +144,7 @@ class ProgramHandler(msgspec.Struct, frozen=True):
                     )
                     thread, session = await opening.anew(thread), None
                     continue
-                await self._wait(step, failed, tries)
+                await self._wait(step, failed, call)
             except LimitReached as reached:
                 until_us = end_of(reached.scope, self.clock.now_us())
                 await step.recorder.hold("limit", str(reached), until_us, hit_of(reached))
@@ -192,15 +192,18 @@ class ProgramHandler(msgspec.Struct, frozen=True):
             chat=step.chat,
         )
 
-    async def _wait(self, step: StepContext, failed: ProgramFailed, tries: int) -> None:
+    async def _wait(self, step: StepContext, failed: ProgramFailed, call: str) -> None:
         """Wait until the turn can be asked for again; if it cannot be, raise the failure.
 
         One that had begun its work has changed files and cost money: the step fails, and its retries count.
         A rate limit waits in any case.
         """
-        now_us = self.clock.now_us()
+        now_us, failures = self.clock.now_us(), await step.recorder.failures(call)
+        tries = tries_of(failed.failure, failures)
         then = after_failure(failed.failure, tries=tries, now_us=now_us, roll=self.dice.roll())
         is_held = HANDLING[failed.failure.kind].retry is Retry.HOLD
+        if isinstance(then, GiveUp) and is_held:
+            await step.recorder.hold("rate_limit", str(failed))
         if isinstance(then, GiveUp) or (failed.has_worked and not is_held):
             raise failed
         wait_s = (then.at_us - now_us) / 1_000_000

@@ -19,8 +19,10 @@ from onward.agents.model import (
     GiveUp,
     ModelFailed,
     ModelRequest,
+    Retry,
     ToolMessage,
     after_failure,
+    tries_of,
     user,
 )
 from onward.agents.prices import Prices
@@ -152,13 +154,15 @@ class AgentHandler:
         One that was answered before is read from the log. An answer that broke off is asked for anew, or
         continued where it ended.
         """
-        call, tries, continues = f"m{number}", 0, setting.continues
+        call = f"m{number}"
         if await step.recorder.has(call):
             return read_recorded(await step.recorder.call(call, _never, (), CallOptions()))
+        # A provider that refused to continue an answer in an earlier attempt is not asked to again.
+        refused = FailureKind.REQUEST.value in await step.recorder.failures(call)
+        continues = setting.continues and not refused
         thread = await talk.asking()
         nodes = thread.take_fresh()
         while True:
-            tries += 1
             told = step.recorder.instructions() if number != SUMMARY_CALL_NUMBER else ()
             asked = thread.with_message(user(instructed(told))) if told else thread
             request = setting.request(asked.messages, number, room)
@@ -183,7 +187,7 @@ class AgentHandler:
                     )
                     continues = False
                 else:
-                    await self._wait(step, failed, tries)
+                    await self._wait(step, failed, call)
                 nodes |= thread.fresh
             except LimitReached as reached:
                 less = with_room(asking.request, reached) or await self._hold(step, reached)
@@ -220,11 +224,18 @@ class AgentHandler:
             steering=told,
         )
 
-    async def _wait(self, step: StepContext, failed: ModelFailed, tries: int) -> None:
-        """Wait until the request can be made again; if it cannot be, raise the failure."""
-        now_us = self._clock.now_us()
+    async def _wait(self, step: StepContext, failed: ModelFailed, call: str) -> None:
+        """Wait until the request can be made again; if it cannot be, raise the failure.
+
+        The log counts the tries, whichever process and attempt made them. If a provider has asked to wait too
+        often, a person decides when to go on.
+        """
+        now_us, failures = self._clock.now_us(), await step.recorder.failures(call)
+        tries = tries_of(failed.failure, failures)
         then = after_failure(failed.failure, tries=tries, now_us=now_us, roll=self._dice.roll())
         if isinstance(then, GiveUp):
+            if HANDLING[failed.failure.kind].retry is Retry.HOLD:
+                await step.recorder.hold("rate_limit", str(failed))
             raise failed
         wait_s = (then.at_us - now_us) / 1_000_000
         if wait_s > WAIT_S_MAX:

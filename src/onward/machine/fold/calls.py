@@ -171,6 +171,13 @@ def lifted(opened: OpenStep) -> OpenStep:
     return replace(opened, state=INTERRUPTED, held="", retry_at_us=None, limit=None)
 
 
+def let_go(opened: OpenStep) -> OpenStep:
+    """A step that a provider held too often continues when a person says so."""
+    if opened.state is not HELD or opened.held != RATE_LIMIT or opened.retry_at_us is not None:
+        return opened
+    return replace(opened, state=INTERRUPTED, held="")
+
+
 def begun_again(opened: OpenStep, head: int, attempt: int) -> StepCalls | None:
     """What is remembered when an attempt starts; `head` is the last event before its start."""
     calls = opened.calls

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from onward.machine.fold.calls import after_resume, lifted, steering_given_back
+from onward.machine.fold.calls import after_resume, let_go, lifted, steering_given_back
 from onward.machine.fold.changes import Changes, IllegalEvent
 from onward.machine.fold.steps import asked_anew, drop_branches, without_gates_of
 from onward.model.context import NOTHING, FrozenMap
@@ -253,7 +253,7 @@ def _resumed_step(opened: OpenStep, event: RunResumed, head: int, *, keeps_spent
     asked = event.step == opened.step and event.action in ("retry", "continue")
     if asked:
         opened = after_resume(opened, event.action or "", event.repeats, head)
-    opened = lifted(opened)
+    opened = let_go(lifted(opened))
     if opened.state is AttemptState.FAILED or asked:
         return replace(opened, state=AttemptState.RETRYING, retries_spent=0, retry_at_us=None)
     return opened if keeps_spent else replace(opened, retries_spent=0)
