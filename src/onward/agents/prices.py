@@ -4,10 +4,11 @@ A price is an integer: millionths of a unit of money per million model tokens. O
 is 1,000,000. Sums are exact, in integers.
 
 How many tokens a text may be is estimated without the model's tokenizer: for reserving, not for billing. No
-byte-level tokenizer makes more tokens than bytes. Of prose and code, about 4 and 3 letters are a token; of
-digits, punctuation, long words without a space (hashes, base64) and other scripts, a byte can be one. The
-estimate counts a third of the letters and every other byte: 1 to 1.8 times what a tokenizer with a small
-vocabulary counted in prose, code, JSON, hashes and six languages (`tests/agents/test_prices.py`).
+byte-level tokenizer makes more tokens than bytes. Ordinary words make fewer, and most of their letters are
+among the ten of `_COMMON`; those of random words, base64 or proteins are not. So three common letters count
+as a token, every other byte as one, the space before a word as none. That is not below what the strictest of
+eight tokenizers counted in 42 kinds of text, and 1.2 to 2.1 times it in English, code and JSON
+(`tests/agents/test_prices.py`).
 """
 
 from __future__ import annotations
@@ -152,19 +153,28 @@ def _micro(value: object, what: str) -> int:
     return int(micro)
 
 
-_LETTERS = (string.ascii_letters + " \n\t").encode()
-_UNBROKEN = re.compile(rb"[A-Za-z0-9+/=_-]{24,}")
+_COMMON = b"etaoinsrhl"
+_KINDS = bytes(
+    ord("e" if byte in _COMMON else "x" if chr(byte) in string.ascii_letters else " " if byte == 32 else ".")
+    for byte in range(256)
+)
+"""A common letter, another letter, a space, or anything else."""
+_INDENTS = (b" " * 16, b" " * 8, b" " * 4)
 PER_MESSAGE = 8
 """Its role and the marks around it."""
 PER_REQUEST = 16
 
 
 def text_tokens(text: str) -> int:
-    """An upper estimate for one text."""
+    """An upper estimate for one text; a tokenizer that marks its beginning may count one more."""
     data = text.encode("utf-8", "surrogatepass")
-    words = _UNBROKEN.sub(b"", data)
-    others = len(words.translate(None, _LETTERS))
-    return len(data) - len(words) + others + -(-(len(words) - others) // 3)
+    for spaces in _INDENTS:
+        data = data.replace(spaces, b"\t")
+    kinds = data.translate(_KINDS)
+    before_words = kinds.count(b" e") + kinds.count(b" x")
+    alone = kinds.replace(b" ", b".").split(b".").count(b"e")  # each is a word of its own
+    common = kinds.count(b"e") - alone
+    return len(data) - before_words - common + -(-common // 3)
 
 
 def estimate_tokens(request: ModelRequest) -> int:
