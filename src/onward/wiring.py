@@ -233,7 +233,7 @@ def make_submitting(
     clock = SystemClock()
     journal = Journal(store.log, clock, redactor)
     workspaces = _LateWorkspaces(store, runs)
-    creating = Creating(journal, clock, SystemIds(), DefinitionCache(kinds), sources, workspaces)
+    creating = Creating(journal, clock, SystemIds(), DefinitionCache(kinds), sources, workspaces, store.runs)
     return Submitting(creating, journal, clock)
 
 

@@ -30,14 +30,25 @@ def runs(shell: Shell, *ids: str) -> None:
         assert shell.inside("run", "ok.dot", "--run-id", run_id).code == 0
 
 
-def test_a_run_is_found_by_display_id_then_id_then_beginning(shell: Shell) -> None:
+def test_a_run_is_found_by_id_then_display_id_then_beginning(shell: Shell) -> None:
     """S3-9."""
     other = display_id("first")
-    runs(shell, "first", other, "fir-two")
+    runs(shell, "first", f"{other}-more", "fir-two")
     assert shell.inside("status", other, "--json").json["id"] == "first"
+    assert shell.inside("status", f"id:{other}", "--json").code == 1
+    assert shell.inside("status", "id:first", "--json").json["id"] == "first"
     assert shell.inside("status", "fir-two", "--json").json["id"] == "fir-two"
     assert shell.inside("status", "fir-", "--json").json["id"] == "fir-two"
     assert shell.inside("status", display_id("fir-two")[:4], "--json").json["id"] == "fir-two"
+
+
+def test_a_display_id_of_a_run_is_no_id_for_another(shell: Shell) -> None:
+    runs(shell, "first", "parent")  # of the same form, and no run's display id
+    done = shell.inside("run", "ok.dot", "--run-id", display_id("first"))
+    assert (done.code, "it is the display id of another one (`onward show" in done.err) == (2, True)
+    assert shell.inside("submit", "ok.dot", "--run-id", display_id("first")).code == 2
+    assert shell.inside("replay", "first", "--from", "a", "--run-id", display_id("first")).code == 2
+    assert len(shell.inside("status", "--json").json) == 2
 
 
 def test_an_ambiguous_name_lists_the_matches(shell: Shell) -> None:

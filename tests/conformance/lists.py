@@ -52,12 +52,13 @@ async def test_what_no_run_is_called_finds_nothing(store: Store) -> None:
         assert await ids(store, wanted) == [], wanted
 
 
-async def test_a_display_id_comes_before_an_id_and_an_id_before_a_prefix(store: Store) -> None:
+async def test_an_id_comes_before_a_display_id_and_a_display_id_before_a_prefix(store: Store) -> None:
     first = await created(store, "first")
     name = display_id(first.id)
-    await created(store, name)
     await created(store, f"{name}-more")
     assert await ids(store, name) == ["first"]
+    await created(store, name)
+    assert await ids(store, name) == [name]
     await created(store, "second")
     await created(store, "second-more")
     assert await ids(store, "second") == ["second"]

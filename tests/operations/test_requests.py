@@ -7,6 +7,7 @@ import pytest
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, RunNotFound
 from onward.model.gate import Verdict
+from onward.model.ids import display_id
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.operations.local.operations import LocalOperations
@@ -26,6 +27,7 @@ from onward.operations.requests import (
     SteerRun,
     SubmitRun,
 )
+from tests.conformance.drafts import created
 from tests.engine.test_resume_doors import crashed
 from tests.test_pause import GATED
 from tests.world import Process, World, line
@@ -117,6 +119,22 @@ async def test_an_answer_to_a_question_that_has_changed_is_refused(world: World)
         await of(process).decide.answer_gate(AnswerGate(run="run", choice="yes", if_head=seen))
     assert (refused.value.code, refused.value.details["head"]) == ("stale_head", seen + 1)
     assert (await process.load()).run.status is RunStatus.WAITING
+
+
+async def test_a_run_is_cancelled_by_its_id_even_if_that_is_the_display_id_of_another(
+    world: World,
+) -> None:
+    """Databases of older versions may have such runs: today the second one is refused."""
+    store = (process := await world.process()).store
+    first = await created(store, "first")
+    second = await created(store, display_id(first.id))
+    cancelled = await of(process).decide.cancel_run(CancelRun(run=second.id))
+    assert cancelled["id"] == second.id
+    exact = await of(process).decide.cancel_run(CancelRun(run="id:first"))
+    assert exact["id"] == "first"
+    for name in ("id:fir", f"id:{display_id('third')}", "id:", "id:id:first"):
+        with pytest.raises(RunNotFound):
+            await of(process).decide.cancel_run(CancelRun(run=name))
 
 
 async def test_a_cancelled_run_says_why(world: World) -> None:

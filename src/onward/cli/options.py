@@ -60,7 +60,7 @@ class Common:
 COMMON = Common()
 
 Out = Annotated[Output, Parameter(parse=False)]
-RunName = Annotated[str, Parameter(help="A run: its display id, its id, or the beginning of either.")]
+RunName = Annotated[str, Parameter(help="A run: its id, its display id, or the beginning of either.")]
 PipelineWord = Annotated[
     str,
     Parameter(

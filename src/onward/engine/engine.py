@@ -378,7 +378,10 @@ class Engine:
 
     @cached_property
     def _creating(self) -> Creating:
-        return Creating(self.journal, self._clock, self._ids, self._serving, self.sources, self._workspaces)
+        return Creating(
+            *(self.journal, self._clock, self._ids, self._serving, self.sources, self._workspaces),
+            self.store.runs,
+        )
 
     @cached_property
     def _starting(self) -> Starting:
@@ -416,6 +419,7 @@ class Engine:
             serving=self._serving,
             sources=self.sources,
             workspaces=self._workspaces,
+            runs=self.store.runs,
         )
 
     @cached_property

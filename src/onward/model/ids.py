@@ -18,8 +18,11 @@ from onward.errors import InvalidInput
 from onward.model.values import INTEGER_MAX, Whole
 
 RUN_ID_OWN = re.compile(r"[a-z0-9-]{1,64}")
+EXACT = "id:"
+"""Before the id of a run, where a program names one: no display id and no prefix is meant."""
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _GENERATED = re.compile(f"[{ALPHABET}]{{26}}")
+_DISPLAY = re.compile(f"[{ALPHABET}]{{6}}")
 _PAIRS = tuple(first + second for first in ALPHABET for second in ALPHABET)
 _TURNED = tuple(second + first for first in ALPHABET for second in ALPHABET)
 
@@ -66,6 +69,11 @@ def display_id(run_id: str) -> str:
     """The six characters by which people call a run; a function of its id, so a fork has its own."""
     number = int.from_bytes(blake3(run_id.encode()).digest(length=4), "big")
     return _TURNED[number & 1023] + _TURNED[number >> 10 & 1023] + _TURNED[number >> 20 & 1023]
+
+
+def is_display_id(name: str) -> bool:
+    """Whether a name has the form of a display id."""
+    return _DISPLAY.fullmatch(name) is not None
 
 
 def called(run_id: str) -> str:

@@ -1,4 +1,5 @@
-"""What can be asked. A run is named by its display id, its id, or the beginning of either.
+"""What can be asked. A run is named by its id, its display id, or the beginning of either, in this
+order; a program that knows the id writes `id:ID`, which never means another run.
 
 A request that changes something takes a `key`: the same key with the same request gets the first answer,
 with another request it is refused (`key_reused`). One that changes a run may name the last event that was

@@ -18,7 +18,7 @@ from onward.errors import AmbiguousRun, InvalidInput, RunNotFound, StepNotFound
 from onward.machine.catalogue import CHECKPOINTS
 from onward.machine.lifecycle import apply
 from onward.model.events import Event, RunResumed, StepFinished
-from onward.model.ids import branch_of, called, is_in_step, node_of, place_of
+from onward.model.ids import EXACT, branch_of, called, is_in_step, node_of, place_of
 from onward.model.run import Run, RunStatus
 from onward.read.log import Projection, Step, step_of
 from onward.read.view import instant, known_row
@@ -44,12 +44,22 @@ class ReadLog(Protocol):
 
 
 async def find_run(runs: Runs, wanted: str) -> Listed:
-    """The one run with this display id, id, or prefix of either, in this order."""
+    """The one run with this id, display id, or prefix of either, in this order; `id:ID` is only its id."""
+    if wanted.startswith(EXACT):
+        return await get_run(runs, wanted.removeprefix(EXACT))
     found = await runs.find(wanted)
     if not found:
         raise RunNotFound(wanted, await _near(runs, wanted))
     if len(found) > 1:
         raise AmbiguousRun(wanted, [f"{listed.row.display_id} ({listed.row.id})" for listed in found])
+    return found[0]
+
+
+async def get_run(runs: Runs, run_id: str) -> Listed:
+    """The run with exactly this id, for programs; RunNotFound if there is none."""
+    found = await runs.find(run_id)
+    if not found or found[0].row.id != run_id:
+        raise RunNotFound(run_id, "")
     return found[0]
 
 

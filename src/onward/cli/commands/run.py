@@ -33,8 +33,8 @@ from onward.cli.options import (
 )
 from onward.cli.output import FINE, Output, context_of, one_line, one_of
 from onward.cli.print.run import id_words, next_command
-from onward.errors import AmbiguousRun, RunNotFound
-from onward.model.ids import called, check_run_id
+from onward.errors import RunNotFound
+from onward.model.ids import EXACT, called, check_run_id
 from onward.model.run import RunStatus
 from onward.model.values import EVENT
 from onward.operations.here.submission import directory_of, named, shadowed_notice, submission
@@ -125,10 +125,10 @@ async def _is_taken(desk: Foreground, run_id: str | None) -> bool:
     if run_id is None:
         return False
     try:
-        found = await desk.operations.lists.list_runs(ListRuns(run=check_run_id(run_id)))
-    except (RunNotFound, AmbiguousRun):
+        await desk.operations.lists.list_runs(ListRuns(run=f"{EXACT}{check_run_id(run_id)}"))
+    except RunNotFound:
         return False
-    return found["runs"][0]["id"] == run_id
+    return True
 
 
 async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:

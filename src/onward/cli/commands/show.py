@@ -211,7 +211,7 @@ GONE = "[interrupted: its process is gone]"
 
 async def messages(
     of: Annotated[
-        str, Parameter(help="A run: its display id, its id, or the beginning of either; or a chat.")
+        str, Parameter(help="A run: its id, its display id, or the beginning of either; or a chat.")
     ],
     /,
     *,

@@ -35,7 +35,7 @@ STANDARD = "-"
 
 
 async def export(
-    *runs: Annotated[str, Parameter(help="Runs: display ids, ids, or beginnings of either.")],
+    *runs: Annotated[str, Parameter(help="Runs: ids, display ids, or beginnings of either.")],
     all: Annotated[bool, Parameter(help="Every run of the database.")] = False,
     to: Annotated[
         str,

@@ -27,11 +27,12 @@ from onward.handlers.simulate import check_fields, check_script
 from onward.machine.definition import AGENT, EXIT, GATE, MANAGER, START, TOOL, Definition, is_simulated
 from onward.model.context import check_given, copied
 from onward.model.events import IN_PLACE, Event, RunCreated, Workspace
-from onward.model.ids import check_run_id
+from onward.model.ids import check_run_id, is_display_id
 from onward.model.row import with_directory
 from onward.model.run import Run, Simulation
 from onward.model.values import INSTANT, PRIORITY, checked_tags, shown
 from onward.pipeline.build import Pipeline
+from onward.store.port.runs import Runs
 from onward.version import VERSION
 
 ON_OWNER_LOSS = ("requeue", "interrupt")
@@ -46,6 +47,22 @@ class NewWorkspaces(Protocol):
         ...
 
 
+async def check_new_id(runs: Runs, run_id: str) -> str:
+    """The id that a caller chose for a new run; InvalidInput if people already call another run by it.
+
+    Ids of the same form stay possible: `parent` has it, and no later run can take the name from it, since an
+    id is looked up before a display id.
+    """
+    check_run_id(run_id)
+    for listed in await runs.find(run_id) if is_display_id(run_id) else ():
+        if listed.row.id != run_id and listed.row.display_id == run_id:
+            raise InvalidInput(
+                f"{run_id!r} cannot be the id of a new run: it is the display id of another one "
+                f"(`onward show {run_id}`); choose another id."
+            )
+    return run_id
+
+
 class Creating(msgspec.Struct, frozen=True):
     """Prepares new runs; nothing is written."""
 
@@ -55,6 +72,7 @@ class Creating(msgspec.Struct, frozen=True):
     definitions: DefinitionCache
     sources: Sources
     workspaces: NewWorkspaces
+    runs: Runs
 
     def definition(self, pipeline: Pipeline, start: StartRequest) -> Definition:
         """The planner's view of the pipeline; a simulation script that does not fit it is refused."""
@@ -92,7 +110,11 @@ class Creating(msgspec.Struct, frozen=True):
             )
         if start.wake_at_us is not None:
             INSTANT.check(start.wake_at_us, "the time at which the run is due, in microseconds,")
-        run_id = self.ids.run_id(self.clock.now_us()) if start.run_id is None else check_run_id(start.run_id)
+        run_id = (
+            self.ids.run_id(self.clock.now_us())
+            if start.run_id is None
+            else await check_new_id(self.runs, start.run_id)
+        )
         is_asked = start.workspace is not None or definition.workspace != ""
         workspace = await self.workspaces.asked(pipeline, start, run_id) if is_asked else None
         in_place = workspace is not None and workspace.mode == IN_PLACE

@@ -14,7 +14,7 @@ import msgspec
 
 from onward.clock import Clock, Ids
 from onward.engine.claims import Claims, Reply
-from onward.engine.control.create import Creating
+from onward.engine.control.create import Creating, check_new_id
 from onward.engine.control.intervene import HolderRequests
 from onward.engine.control.limits import LimitChanges, check_limits
 from onward.engine.control.requests import ForkRequest, Preview, Resume, StartRequest
@@ -34,13 +34,13 @@ from onward.machine.plan.action import Action
 from onward.machine.plan.planner import advance
 from onward.model.context import check_given, copied
 from onward.model.events import Event, RunForked
-from onward.model.ids import check_run_id
 from onward.model.run import Run
 from onward.model.values import EVENT, missing_now
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import CHECKPOINT_KINDS, checkpoint_before, no_place_named
 from onward.store.owner import is_ending
 from onward.store.port.log import RunLog
+from onward.store.port.runs import Runs
 
 
 class Starting(msgspec.Struct, frozen=True):
@@ -273,6 +273,7 @@ class Forking(msgspec.Struct, frozen=True):
     serving: Serving
     sources: Sources
     workspaces: Workspaces
+    runs: Runs
 
     async def fork(
         self, run_id: str, fork: ForkRequest, tell: Callable[[str], None] = lambda notice: None
@@ -283,7 +284,7 @@ class Forking(msgspec.Struct, frozen=True):
         """
         check_given(fork.changes)
         now_us = self.clock.now_us()
-        child = self.ids.run_id(now_us) if fork.new_id is None else check_run_id(fork.new_id)
+        child = self.ids.run_id(now_us) if fork.new_id is None else await check_new_id(self.runs, fork.new_id)
         made = await self.journal.find_made(child, fork.terms)
         if made is not None:  # the first answer, whatever became of the file since
             return made

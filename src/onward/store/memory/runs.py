@@ -45,8 +45,8 @@ class MemoryRuns:
 
     async def find(self, wanted: str) -> Sequence[Listed]:
         runs = sorted(self._runs.values(), key=_by_id)
-        found = [stored for stored in runs if stored.row.display_id == wanted]
-        found = found or [stored for stored in runs if stored.row.id == wanted]
+        found = [stored for stored in runs if stored.row.id == wanted]
+        found = found or [stored for stored in runs if stored.row.display_id == wanted]
         if not found and wanted:
             found = [s for s in runs if s.row.id.startswith(wanted) or s.row.display_id.startswith(wanted)]
         return self._ownership.listed(found[:FOUND_MAX])

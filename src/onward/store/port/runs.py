@@ -108,7 +108,10 @@ class Runs(Protocol):
     """Finding runs."""
 
     async def find(self, wanted: str) -> Sequence[Listed]:
-        """Runs by display id; if there is none, by full id; if there is none, by prefix of either."""
+        """The run with this id; if there is none, runs by display id; if there is none, by prefix of either.
+
+        An id comes first, so that what names one run exactly never means another.
+        """
         ...
 
     async def list(self, query: RunQuery) -> Sequence[Listed]:

@@ -60,12 +60,12 @@ class PostgresRuns:
         return await self._connections.use(lambda wire: self._find(wire, wanted))
 
     async def _find(self, wire: Wire, wanted: str) -> Sequence[Listed]:
-        called, named, begun = await wire.run(
-            call("run_by_display_id", wanted=wanted),
+        named, called, begun = await wire.run(
             self._get(wanted),
+            call("run_by_display_id", wanted=wanted),
             call("run_by_prefix", wanted=wanted, above=wanted + "\U0010ffff"),
         )
-        if named and not called:
+        if named:
             return [self._listed(named[0])]
         ids = called or (begun if wanted else [])
         return [self._listed(columns) for columns in await self._rows(wire, ids)]

@@ -56,11 +56,13 @@ class SqliteRuns:
         return await self._database.look(lambda db: self._find(db, wanted))
 
     def _find(self, db: apsw.Connection, wanted: str) -> list[Listed]:
+        if one(db, "run_get", id=wanted, now_us=None) is not None:
+            return [self._listed(columns) for columns in self._rows(db, [wanted])]
         ids = [row[0] for row in db.execute(QUERIES["run_by_display_id"], {"wanted": wanted})]
-        if not ids and wanted and one(db, "run_get", id=wanted, now_us=None) is None:
+        if not ids and wanted:
             values = {"wanted": wanted, "above": wanted + "\U0010ffff"}
             ids = [row[0] for row in db.execute(QUERIES["run_by_prefix"], values)]
-        return [self._listed(columns) for columns in self._rows(db, ids or [wanted])]
+        return [self._listed(columns) for columns in self._rows(db, ids)]
 
     async def list(self, query: RunQuery) -> Sequence[Listed]:
         return await self._database.look(lambda db: self._list(db, query))
