@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
+from onward.model.events import Outcome, StepFinished, StepStarted, StepStatus, Transition
 from onward.model.ids import called
 from onward.store.codec import content_hash
 from onward.wiring import open_store
 from tests.cli.shell import GATE, ONWARD, Shell, pipeline
-from tests.conformance.drafts import created
+from tests.conformance.drafts import created, held
 
 STORE = "mkdir -p $ONWARD_STEP_DIR/artifacts; echo kept > $ONWARD_STEP_DIR/artifacts/note"
 
@@ -344,6 +345,34 @@ def test_an_export_is_not_put_where_something_else_is(shell: Shell) -> None:
         assert "is not a file" in done.err
     assert (shell.directory / "link").is_symlink()
     assert stat.S_ISFIFO((shell.directory / "pipe").stat().st_mode)
+
+
+async def forge(db: str) -> None:
+    """A finished step of a node that the pipeline does not have, as a file that was made by hand can hold."""
+    source = pipeline(("a", "true")).encode()
+    store = await open_store(db)
+    run = await held(store, "run", pipeline_hash=content_hash(source), blobs={content_hash(source): source})
+    begun = StepStarted(step=".#1", node=".", attempt=1)
+    ended = StepFinished(
+        step=".#1",
+        node=".",
+        attempt=1,
+        outcome=Outcome(status=StepStatus.SUCCESS),
+        next=Transition(to="exit", reason="only edge", edge=0),
+    )
+    write, _ = run.then(begun, ended)
+    await store.log.append(write, run.lease)
+    await store.close()
+
+
+def test_a_step_of_no_node_is_damage_in_one_sentence(shell: Shell, there: Shell) -> None:
+    asyncio.run(forge(shell.db))
+    assert shell.inside("export", "run", "--out", path_of(shell, "forged.onward")).code == 0
+    assert there.inside("import", path_of(shell, "forged.onward")).code == 0
+    for command in ("files", "receipts"):
+        done = there.inside(command, "run", "--json")
+        assert (done.code, done.error["code"]) == (1, "history_corrupt")
+        assert "the pipeline of .#1 has no node '.'" in done.err
 
 
 def test_an_export_does_not_replace_a_file_unless_it_may(shell: Shell) -> None:

@@ -50,6 +50,19 @@ def test_limits_are_set_shown_and_reset(any_shell: Shell) -> None:
     assert (chat["cost_micro"]["limit"], chat["cost_micro"]["spent"]) == (None, 2_250_000)
 
 
+@pytest.mark.parametrize("value", ["1_000", "1,0", "1,00,000", "0,5", "1e3", ",1", "1,000,", "-1", "1.5"])
+def test_a_number_that_could_be_read_otherwise_is_no_limit(shell: Shell, value: str) -> None:
+    done = shell.inside("limits", "set", "day", "tokens", value)
+    assert done.code == 2
+    assert "cannot be a limit on tokens; write a whole number, such as 200000 or 200,000" in done.err
+
+
+def test_thousands_may_be_set_apart_by_commas(shell: Shell) -> None:
+    assert "tokens 1,200,000" in shell.inside("limits", "set", "day", "tokens", "1,200,000").out
+    assert "cost $1,250.50" in shell.inside("limits", "set", "day", "cost", "$1,250.50").out
+    assert shell.inside("limits", "set", "day", "cost", "1_250").code == 2
+
+
 def test_a_limit_below_what_is_spent_says_that_runs_stop(shell: Shell) -> None:
     today = f"day/{datetime.now(UTC).date().isoformat()}"
     spent(shell, "a", "chat/c", today, "run/a", tokens=500)

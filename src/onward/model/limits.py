@@ -81,8 +81,8 @@ CHAT_TOKENS = 500_000
 CALLS_PER_CHAT_RUN = 30
 """How many calls a run of a chat may make, unless a limit is set for runs."""
 MICRO = 1_000_000
-_WHOLE = re.compile(r"[0-9][0-9_,]{0,20}")
-_DOLLARS = re.compile(r"\$?[0-9][0-9_,]{0,12}(\.[0-9]{1,6})?")
+_WHOLE = re.compile(r"[0-9]{1,21}|[0-9]{1,3}(,[0-9]{3}){1,6}")
+_DOLLARS = re.compile(r"\$?([0-9]{1,13}|[0-9]{1,3}(,[0-9]{3}){1,4})(\.[0-9]{1,6})?")
 
 
 class Amounts(NamedTuple):
@@ -135,9 +135,9 @@ def read_amount(measure: str, text: str) -> int:
     """How much is meant: a whole number, or dollars for cost. 0 is no limit."""
     is_cost = check_measure(measure) == "cost"
     if not (_DOLLARS if is_cost else _WHOLE).fullmatch(text):
-        what = "dollars, such as 2.50" if is_cost else "a whole number, such as 200000"
+        what = "dollars, such as 2.50" if is_cost else "a whole number, such as 200000 or 200,000"
         raise InvalidInput(f"{text[:40]!r} cannot be a limit on {measure}; write {what}, or 0 for no limit.")
-    number = Decimal(re.sub(r"[$_,]", "", text))
+    number = Decimal(re.sub(r"[$,]", "", text))
     amount = int(number * MICRO) if is_cost else int(number)
     if amount > AMOUNT_MAX:
         raise InvalidInput(f"a limit of {text[:40]} on {measure} is too large; write 0 for no limit.")

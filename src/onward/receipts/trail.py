@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from onward.errors import HistoryCorrupt
 from onward.machine.definition import AGENT, PLANNER_KINDS, TOOL, Definition, is_simulated
 from onward.model.call import AttemptHeld
 from onward.model.events import (
@@ -362,6 +363,9 @@ class Trail(msgspec.Struct):
         step, ending = self._log.apply(event, at_us=at_us), _ending(event)
         if step is None or ending is None:
             return None
+        node = node_of(place_of(step.step))
+        if node not in definition.graph.nodes:  # a log that was written by hand, and imported
+            raise HistoryCorrupt(self.run_id, self.head, f"the pipeline of {step.step} has no node {node!r}")
         line = branch_of(step.step)
         setting = ReceiptSetting(
             run_id=self.run_id,
