@@ -1,10 +1,11 @@
 """What a secret looks like, and where a text has one.
 
-A known secret has several forms in which programs print it: as it is, in base64, in a URL, in JSON, as
-Python shows it. An unknown one is found by a table of well-known forms. Each row has a `head`, a text that
-every such secret has near its beginning, so that most texts are done with after looking for it; the whole
-form; and what a text looks like whose end may be the beginning of one, for text that comes in pieces. Both
-are bounded: longer than `longest` is none.
+A known secret has several forms in which programs print it: as it is, in base64, in a URL, in JSON, in JSON
+within JSON, as Python shows it. Base64 may be wrapped: line breaks are taken out to look for it. An unknown
+one is found by a table of well-known forms. Each row has a `head`, a text that every such secret has near its
+beginning, so that most texts are done with after looking for it; the whole form; and what a text looks like
+whose end may be the beginning of one, for text that comes in pieces. Both are bounded: longer than `longest`
+is none.
 
 `Matcher` says where the secrets of a text are, and where its end may be the beginning of one.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +26,14 @@ VALUE_CHARACTERS_MIN = 8
 """Shorter values are in too many ordinary texts to be replaced."""
 LINE_CHARACTERS_MIN = 16
 """Of a value with several lines, each line of this length is a secret too: programs print them one by one."""
-_WRAPPED_AT = 64, 76  # PEM and MIME, which `base64` and Python's `encodebytes` follow
+_JSON_ESCAPES = "", "&<>", "&<>='", "\"&'+<>`"
+"""What programs write as \\u0026 in JSON that needs no escape: none, Go's, Gson's, and those of .NET."""
+_HEX_ESCAPE, _PERCENT = re.compile(r"\\u[0-9a-f]{4}"), re.compile("%[0-9A-F]{2}")
+_BREAK = re.compile(r"\r?\n|(?:\\r)?\\n")
+"""Between two lines of base64; also as it is written inside a JSON text."""
+_BREAKS_BEGUN = ("\\r\\", "\\r", "\r", "\\")
+_BEFORE_BREAK_MIN = 4
+"""Fewer characters of a secret before a break are no sign of it: nearly every line ends with such."""
 
 
 def forms_of(value: str) -> list[str]:
@@ -39,10 +48,22 @@ def _forms(value: str) -> Iterator[str]:
         yield from _in_json(text)
         yield repr(text)[1:-1]  # as errors show it
         yield ascii(text)[1:-1]
-        yield quote(text, safe="", errors="surrogateescape")
-        yield quote(text, errors="surrogateescape")
-        yield quote_plus(text, errors="surrogateescape")
-    yield from _in_base64(value.encode("utf-8", "surrogateescape"))
+        yield from _of_both_cases(
+            quote(text, safe="", errors="surrogateescape"),
+            quote(text, errors="surrogateescape"),
+            quote_plus(text, errors="surrogateescape"),
+        )
+    for core in cores_of(value):
+        yield core
+        yield from _of_both_cases(quote(core, safe=""))
+        yield core.replace("/", "\\/")
+
+
+def _of_both_cases(*encoded: str) -> Iterator[str]:
+    """Percent-encoded texts, with hexadecimal digits in upper case and in lower case."""
+    for text in encoded:
+        yield text
+        yield _PERCENT.sub(lambda match: match[0].lower(), text)
 
 
 def _lines(value: str) -> list[str]:
@@ -53,31 +74,43 @@ def _lines(value: str) -> list[str]:
 
 
 def _in_json(value: str) -> Iterator[str]:
+    """As a JSON text has it, and as JSON has it that has that JSON as a text."""
+    for escaped in _JSON_ESCAPES:
+        for text in set(_json_texts(value, escaped)):
+            yield text
+            yield from _json_texts(text, "")
+            yield from _json_texts(text, escaped)
+
+
+def _json_texts(value: str, escaped: str) -> Iterator[str]:
     """With and without escapes for what is not ASCII, and for the slash, which some escape."""
     for only_ascii in (True, False):
         text = json.dumps(value, ensure_ascii=only_ascii)[1:-1]
-        yield text
-        yield text.replace("/", "\\/")
+        if '"' in escaped:
+            text = text.replace('\\"', "\\u0022")
+        for character in escaped.replace('"', ""):
+            text = text.replace(character, f"\\u{ord(character):04x}")
+        for cased in (text, _HEX_ESCAPE.sub(lambda match: f"\\u{match[0][2:].upper()}", text)):
+            yield cased
+            yield cased.replace("/", "\\/")
 
 
-def _in_base64(value: bytes) -> Iterator[str]:
-    """What a base64 text has of the value, wherever the value begins in what was encoded.
+def cores_of(value: str) -> list[str]:
+    """What a base64 text has of the value, wherever the value begins in what was encoded; each once.
 
-    Characters that also depend on what is before or after the value are left out.
+    Characters that also depend on what is before or after the value are left out. Each is also without its
+    beginning, which may be alone at the end of a line.
     """
-    whole = base64.b64encode(value).decode()
+    found: dict[str, None] = {}
+    data = value.encode("utf-8", "surrogateescape")
     for before, left_out in ((0, 0), (1, 2), (2, 3)):
-        size = before + len(value)
+        size = before + len(data)
         end = size // 3 * 4 + size % 3
-        core = base64.b64encode(bytes(before) + value).decode()[left_out:end]
-        yield core
-        yield core.replace("+", "-").replace("/", "_")
-        yield quote(core, safe="")
-        yield core.replace("/", "\\/")
-    for width in _WRAPPED_AT:
-        if len(whole) > width:
-            lines = (whole[at : at + width] for at in range(0, len(whole), width))
-            yield from (line for line in lines if len(line) >= LINE_CHARACTERS_MIN)
+        core = base64.b64encode(bytes(before) + data).decode()[left_out:end]
+        for text in (core, core[_BEFORE_BREAK_MIN - 1 :]):
+            if len(text) >= VALUE_CHARACTERS_MIN:
+                found |= {text: None, text.replace("+", "-").replace("/", "_"): None}
+    return list(found)
 
 
 TOKEN_MAX, KEY_MAX = 4_096, 16_384
@@ -198,8 +231,14 @@ class Matcher:
     many times as fast as one regular expression of them all.
     """
 
-    def __init__(self, forms: Mapping[str, str], patterns: Sequence[Pattern]) -> None:
-        self._forms, self._patterns = forms, patterns
+    def __init__(
+        self, forms: Mapping[str, str], patterns: Sequence[Pattern], cores: Mapping[str, str] | None = None
+    ) -> None:
+        """`cores` are those of the forms that are base64, which may be wrapped."""
+        self._forms, self._patterns, self._cores = forms, patterns, cores or {}
+        size = _BEFORE_BREAK_MIN
+        self._line_ends = {core[at : at + size] for core in self._cores for at in range(len(core) - size)}
+        self._core_max = max(map(len, self._cores), default=0)
         self._by_sign = (
             *_by_sign(dict.fromkeys(pattern.head for pattern in patterns), _sign_of_head),
             *_by_sign(forms, _longest_word),
@@ -221,7 +260,11 @@ class Matcher:
                 for needle in needles:
                     if needle in text:
                         return True
-        return False
+        return bool(self._cores) and self._may_be_wrapped(text)
+
+    def _may_be_wrapped(self, text: str) -> bool:
+        """Whether a line ends with a few characters that a secret in base64 has."""
+        return any(text[end - _BEFORE_BREAK_MIN : end] in self._line_ends for end in _breaks(text))
 
     def spans(self, text: str) -> list[SecretSpan]:
         """The secrets of the text, by their beginnings, and of those the longest first. Some may overlap."""
@@ -237,6 +280,18 @@ class Matcher:
             for match in pattern.matches(text):
                 start, end = match.span(match.re.groups)
                 yield SecretSpan(start, end, pattern.name, *match.span())
+        if self._cores and self._may_be_wrapped(text):
+            yield from self._wrapped(_Joined(text))
+
+    def _wrapped(self, joined: _Joined) -> Iterator[SecretSpan]:
+        """The secrets in base64 that goes over several lines."""
+        for core, name in self._cores.items():
+            at = joined.text.find(core)
+            while at >= 0:
+                if joined.breaks_after(at, len(core)):
+                    start, end = joined.original(at), joined.original(at + len(core) - 1) + 1
+                    yield SecretSpan(start, end, name, start, end)
+                at = joined.text.find(core, at + 1)
 
     def begins_at(self, text: str) -> int:
         """Where the text's end may be the beginning of a secret; its length if nowhere."""
@@ -250,7 +305,55 @@ class Matcher:
             first = min(first, _begins_at(text, form))
         for pattern in self._patterns:
             first = min(first, pattern.begins_at(text))
-        return first
+        return min(first, self._wrapped_begins_at(text)) if self._cores else first
+
+    def _wrapped_begins_at(self, text: str) -> int:
+        """The same for base64 of which one line or more are there, and perhaps a part of a break."""
+        tail = text[-4 * self._core_max :]
+        partly = next((begun for begun in _BREAKS_BEGUN if tail.endswith(begun)), "")
+        whole = tail.removesuffix(partly)
+        is_near = bool(partly) and whole[-_BEFORE_BREAK_MIN:] in self._line_ends
+        if not is_near and not self._may_be_wrapped(whole):
+            return len(text)
+        joined, first = _Joined(whole), len(whole)
+        for core in self._cores:
+            at = _begins_at(joined.text, core, _BEFORE_BREAK_MIN)
+            while at < len(joined.text):
+                if is_near or joined.breaks_after(at, len(joined.text) + 1 - at):
+                    first = min(first, joined.original(at))
+                    break
+                at = _begins_at(joined.text, core, _BEFORE_BREAK_MIN, at + 1)
+        return len(text) if first == len(whole) else len(text) - len(tail) + first
+
+
+def _breaks(text: str) -> Iterator[int]:
+    """Where lines end."""
+    for sign, before in (("\n", "\r"), ("\\n", "\\r")):
+        at = text.find(sign)
+        while at >= 0:
+            yield at - len(before) if text.endswith(before, 0, at) else at
+            at = text.find(sign, at + 1)
+
+
+class _Joined:
+    """A text without its line breaks, and where each of its characters was."""
+
+    def __init__(self, text: str) -> None:
+        self._starts, self._moved, parts, done = [0], [0], list[str](), 0
+        for match in _BREAK.finditer(text):
+            parts.append(text[done : match.start()])
+            done = match.end()
+            self._starts.append(match.start() - self._moved[-1])
+            self._moved.append(self._moved[-1] + match.end() - match.start())
+        self.text = "".join((*parts, text[done:]))
+
+    def original(self, at: int) -> int:
+        return at + self._moved[bisect_right(self._starts, at) - 1]
+
+    def breaks_after(self, at: int, size: int) -> bool:
+        """Whether there is a break in so many characters from here, and not too near to the first."""
+        number = bisect_right(self._starts, at)
+        return number < len(self._starts) and at + _BEFORE_BREAK_MIN <= self._starts[number] < at + size
 
 
 def _by_sign(
@@ -275,12 +378,13 @@ def _longest_word(form: str) -> str:
     return word if len(word) >= _LETTERS_MIN else form
 
 
-def _begins_at(text: str, form: str) -> int:
+def _begins_at(text: str, form: str, least: int = _HEAD, since: int = 0) -> int:
     """The same for one form, of which the text's end has at least a whole head."""
     size = len(text)
-    at = text.find(form[:_HEAD], max(0, size - len(form) + 1))
+    head = form[:least]
+    at = text.find(head, max(since, size - len(form) + 1))
     while at >= 0:
         if form.startswith(text[at:]):
             return at
-        at = text.find(form[:_HEAD], at + 1)
+        at = text.find(head, at + 1)
     return size

@@ -21,7 +21,15 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 
 from onward.errors import InvalidInput
-from onward.redact.patterns import VALUE_CHARACTERS_MIN, WELL_KNOWN, Matcher, Pattern, SecretSpan, forms_of
+from onward.redact.patterns import (
+    VALUE_CHARACTERS_MIN,
+    WELL_KNOWN,
+    Matcher,
+    Pattern,
+    SecretSpan,
+    cores_of,
+    forms_of,
+)
 
 LINE_CHARACTERS_MAX = 65_536
 MARK = "[redacted]"
@@ -93,6 +101,7 @@ class Redactor:
         """`own` are patterns of the user's, each for a secret that is in one line."""
         self._patterns, self.own = tuple(patterns), tuple(own)
         self._forms: dict[str, str] = {}
+        self._cores: dict[str, str] = {}
         self._marks: dict[str, str] = {}
         self.refused: tuple[str, ...] = ()
         """The names of secrets that cannot be redacted: their values are too short, or ordinary words."""
@@ -108,20 +117,19 @@ class Redactor:
             if value and name not in self.refused:
                 self.refused = (*self.refused, name)
             return False
-        forms = {**self._forms}
-        for form in forms_of(value):
-            forms.setdefault(form, name)
-        self._know(forms)
+        self._know(dict.fromkeys(forms_of(value), name), dict.fromkeys(cores_of(value), name))
         return True
 
     def take(self, other: Redactor) -> None:
         """Redact what the other knows, too."""
-        self._know({**self._forms, **{f: n for f, n in other._forms.items() if f not in self._forms}})
+        self._know(other._forms, other._cores)
 
-    def _know(self, forms: dict[str, str]) -> None:
+    def _know(self, more: Mapping[str, str], cores: Mapping[str, str]) -> None:
+        forms = {**more, **self._forms} if self._forms else {**more}
         if len(forms) != len(self._forms):
+            self._cores = {**cores, **self._cores}
             self._forms, self._marks = forms, {}
-            self.matcher = Matcher(forms, self._patterns)
+            self.matcher = Matcher(forms, self._patterns, self._cores)
             self.is_empty = False  # `forms` has more than before, never less
 
     def redact(self, text: str) -> str:
