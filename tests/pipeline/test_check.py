@@ -59,6 +59,7 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ("name_length", "error"),
         ("value_ours", "warning"),
         ("exit_reachable", "warning"),
+        ("loop_bounded", "warning"),
         ("shape_known", "error"),
         ("attribute_known", "error"),
         ("attribute_unused", "error"),

@@ -90,7 +90,7 @@ def test_data_of_an_edge_that_are_no_json_object_are_an_error_at_their_place(dat
 
 def warned(attrs: str, edges: str) -> list[tuple[str, str]]:
     built = build(SOURCE.format(attrs=attrs, edges=edges), file="<test>")
-    return [(found.rule, found.message) for found in built.warnings]
+    return [(found.rule, found.message) for found in built.warnings if found.rule != "loop_bounded"]
 
 
 def test_data_where_nobody_chooses_have_no_effect_and_that_is_said() -> None:

@@ -380,3 +380,40 @@ def test_no_typo_disarms_a_gate(gate: str) -> None:
     source = f"digraph {{ start; exit; {gate}{extra}; start -> work -> ask -> exit }}"
     with pytest.raises(InvalidPipeline):
         build(source, file="<test>")
+
+
+LOOP = "start; exit; impl [prompt=x]; test [shape=parallelogram, tool_command=true]; ask [shape=hexagon]\n"
+ROUND = 'start -> impl -> test; test -> impl [condition="outcome=fail"]; test -> exit'
+
+
+def test_a_loop_through_an_agent_that_nothing_ends_is_named() -> None:
+    found = one(f"{LOOP} {ROUND}; exit_by [shape=hexagon]", "loop_bounded")
+    assert found.severity is Severity.WARNING
+    assert found.node_id == "impl"
+    assert found.message == (
+        "nothing ends the loop of 'impl', 'test' if its condition never holds: it asks its model again"
+    )
+    assert "max_visits=10" in (found.fix or "")
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        f"graph [max_visits=5]; {LOOP} {ROUND}",
+        f"graph [max_steps=50]; {LOOP} {ROUND}",
+        f"{LOOP} {ROUND}; test [max_visits=5]",
+        f"{LOOP} start -> impl -> ask; ask -> impl [label=again]; ask -> exit [label=done]",
+        f'{LOOP} start -> test; test -> test [condition="outcome=fail"]; test -> impl -> exit',
+        LOOP + ROUND.replace('outcome=fail"', 'outcome=fail", loop_restart=true'),
+        f"{LOOP} start -> impl -> exit",
+    ],
+)
+def test_a_loop_that_something_ends_or_without_an_agent_is_none(statements: str) -> None:
+    assert findings(f"digraph {{ {statements} }}", "loop_bounded") == ()
+
+
+def test_an_agent_that_leads_to_itself_is_a_loop() -> None:
+    found = one(
+        f'{LOOP} start -> impl; impl -> impl [condition="outcome=fail"]; impl -> exit', "loop_bounded"
+    )
+    assert found.node_id == "impl"

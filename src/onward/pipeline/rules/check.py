@@ -59,6 +59,7 @@ RULES: tuple[Rule, ...] = (
     Rule("name_length", Severity.ERROR, structure.name_length, local=True),
     Rule("value_ours", Severity.WARNING, attributes.value_ours, local=True, per_value=True),
     Rule("exit_reachable", Severity.WARNING, structure.exit_reachable),
+    Rule("loop_bounded", Severity.WARNING, structure.loop_bounded),
     Rule("shape_known", Severity.ERROR, words.shape_known, per_value=True),
     Rule("attribute_known", Severity.ERROR, words.attribute_known, local=True, per_value=True),
     Rule("attribute_unused", Severity.ERROR, words.attribute_unused, per_value=True),

@@ -13,8 +13,17 @@ from difflib import get_close_matches
 from msgspec.structs import replace
 
 from onward.model.limits import NAME_CHARACTERS_MAX
-from onward.pipeline.branches import FAN_IN, PARALLEL, Branches, BranchReach, Hop, branches_of, joins
-from onward.pipeline.graph import Graph, Node
+from onward.pipeline.branches import (
+    FAN_IN,
+    PARALLEL,
+    Branches,
+    BranchReach,
+    Hop,
+    branches_of,
+    components,
+    joins,
+)
+from onward.pipeline.graph import DEFAULT_KIND, Graph, Node
 from onward.pipeline.rules.rule import Problem, Subject, about, owner_of
 
 NAME_SHOWN = 40
@@ -222,6 +231,42 @@ def _leading_to(graph: Graph, ends: set[str]) -> set[str]:
         ahead += before
         found |= before
     return found
+
+
+HUMAN_GATE = "wait.human"
+BOUNDS = ("max_visits", "max_steps")
+
+
+def loop_bounded(subject: Subject) -> Iterator[Problem]:
+    """No loop asks a model again and again with nothing that ends it.
+
+    What ends it: `max_visits` or `max_steps` of the graph, `max_visits` of a node of the loop, or a human
+    gate there, where a person sees each round. An edge with `loop_restart` begins another run, and a goal
+    gate has its own count.
+    """
+    graph = subject.graph
+    if any(key in graph.attrs for key in BOUNDS):
+        return
+    unbounded = {
+        node.id for node in graph.nodes.values() if node.kind != HUMAN_GATE and "max_visits" not in node.attrs
+    }
+    ways = {
+        node_id: tuple(
+            edge.target
+            for edge in graph.outgoing(node_id)
+            if edge.target in unbounded and edge not in graph.restarts
+        )
+        for node_id in graph.nodes
+        if node_id in unbounded
+    }
+    for loop in components(ways):
+        agents = [name for name in graph.nodes if name in loop and graph.nodes[name].kind == DEFAULT_KIND]
+        if agents and (len(loop) > 1 or agents[0] in ways[agents[0]]):
+            names = listed([repr(name) for name in graph.nodes if name in loop])
+            message = (
+                f"nothing ends the loop of {names} if its condition never holds: it asks its model again"
+            )
+            yield about(graph.nodes[agents[0]], message, fix="write graph [max_visits=10]")
 
 
 MANAGER = "stack.manager_loop"
