@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 from collections.abc import Mapping, Set
 
 import pytest
@@ -80,12 +79,18 @@ If receipts and drawings need something of a kind they ignore, they get it from 
 """
 
 
+def named_in(tree: ast.Module) -> set[str]:
+    """The kinds that a module names in its code: as they are, or through `events`."""
+    words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    words |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return words & set(KINDS)
+
+
 def handled(module: str) -> set[str]:
-    """The kinds that a module names in its code: it imports no other."""
     if module == "read.log":  # it has two tables: what happened, and which step an event is about
         return {kind.__name__ for kind in log._HAPPENED}
-    found = vars(importlib.import_module(f"onward.{module}"))
-    return {name for name, kind in KINDS.items() if found.get(name) is kind}
+    (found,) = (one for one in modules() if one.name == module)
+    return named_in(found.tree)
 
 
 def test_whether_anybody_tells_of_a_kind_was_decided() -> None:
@@ -98,18 +103,11 @@ def test_a_reader_handles_the_kinds_that_it_is_to_tell_of(module: str) -> None:
 
 
 def test_whoever_reads_several_kinds_is_in_the_table() -> None:
-    readers, rooms = set(), {kind.__module__ for kind in CATALOGUE}
-    for module in modules():
-        if not module.name.startswith(ROOMS) or not any(room in module.text for room in rooms):
-            continue
-        named = {
-            alias.name
-            for node in ast.walk(module.tree)
-            if isinstance(node, ast.ImportFrom) and node.module in rooms
-            for alias in node.names
-        }
-        if len(named & set(KINDS)) >= A_READER_FROM:
-            readers.add(module.name)
+    readers = {
+        module.name
+        for module in modules()
+        if module.name.startswith(ROOMS) and len(named_in(module.tree)) >= A_READER_FROM
+    }
     assert readers <= set().union(*READERS.values())
 
 

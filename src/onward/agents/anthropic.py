@@ -13,24 +13,7 @@ from typing import Any
 
 import msgspec
 
-from onward.agents.model import (
-    OUTPUT_TOKENS,
-    AssistantMessage,
-    FinishReason,
-    JsonFormat,
-    Message,
-    ModelRequest,
-    Reasoning,
-    SchemaFormat,
-    Streamed,
-    Text,
-    TokenUsage,
-    Tool,
-    ToolCall,
-    ToolChoice,
-    ToolMessage,
-    UserMessage,
-)
+from onward.agents import model as llm
 from onward.agents.providers import Provider
 from onward.agents.wire import (
     ABSENT,
@@ -67,7 +50,7 @@ class AnthropicFormat:
         """As the port says."""
         return {"anthropic-version": API_VERSION} | ({"x-api-key": key} if key else {})
 
-    def body(self, request: ModelRequest, model: str) -> bytes:
+    def body(self, request: llm.ModelRequest, model: str) -> bytes:
         """As the port says."""
         provider = self._provider
         dialect = AnthropicDialect(
@@ -118,7 +101,7 @@ ONLY_JSON = "Answer with one JSON object and nothing else."
 """This format has no switch for JSON without a schema."""
 REDACTED = "redacted"
 THOUGHTS = ("thinking", "redacted_thinking")
-TOOL_CHOICES = {ToolChoice.REQUIRED: "any", ToolChoice.NONE: "none"}
+TOOL_CHOICES = {llm.ToolChoice.REQUIRED: "any", llm.ToolChoice.NONE: "none"}
 CACHE = {"type": "ephemeral"}
 
 
@@ -135,11 +118,11 @@ class AnthropicDialect(msgspec.Struct, frozen=True, kw_only=True):
     caches: bool = True
 
 
-def encode_body(request: ModelRequest, model: str, dialect: AnthropicDialect) -> bytes:
+def encode_body(request: llm.ModelRequest, model: str, dialect: AnthropicDialect) -> bytes:
     """The body; `model` is the name without the provider's."""
     body: dict[str, Any] = {
         "model": model,
-        "max_tokens": request.max_tokens or OUTPUT_TOKENS,
+        "max_tokens": request.max_tokens or llm.OUTPUT_TOKENS,
         "messages": _messages(request, dialect),
         "stream": True,
     }
@@ -170,25 +153,25 @@ def _mark(body: dict[str, Any]) -> None:
     body["messages"][-1]["content"][-1]["cache_control"] = CACHE
 
 
-def _system(request: ModelRequest) -> str:
-    wanted = ONLY_JSON if isinstance(request.format, JsonFormat) else ""
+def _system(request: llm.ModelRequest) -> str:
+    wanted = ONLY_JSON if isinstance(request.format, llm.JsonFormat) else ""
     return "\n\n".join(text for text in (request.system, wanted) if text)
 
 
-def _output_config(request: ModelRequest, dialect: AnthropicDialect) -> dict[str, Any]:
+def _output_config(request: llm.ModelRequest, dialect: AnthropicDialect) -> dict[str, Any]:
     config: dict[str, Any] = {}
     if request.effort is not None and dialect.sends_effort:
         config["effort"] = request.effort.value
-    if isinstance(request.format, SchemaFormat):
+    if isinstance(request.format, llm.SchemaFormat):
         config["format"] = {"type": "json_schema", "schema": without(request.format.schema, BOUNDS)}
     return config
 
 
-def _messages(request: ModelRequest, dialect: AnthropicDialect) -> list[dict[str, Any]]:
+def _messages(request: llm.ModelRequest, dialect: AnthropicDialect) -> list[dict[str, Any]]:
     """The turns, each role's together: the results of tools and what a person adds are one turn."""
     turns: list[dict[str, Any]] = []
     for message in request.messages:
-        role = "assistant" if isinstance(message, AssistantMessage) else "user"
+        role = "assistant" if isinstance(message, llm.AssistantMessage) else "user"
         blocks = _blocks(message, dialect.maker)
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks
@@ -197,31 +180,31 @@ def _messages(request: ModelRequest, dialect: AnthropicDialect) -> list[dict[str
     return turns
 
 
-def _blocks(message: Message, maker: str) -> list[dict[str, Any]]:
+def _blocks(message: llm.Message, maker: str) -> list[dict[str, Any]]:
     match message:
-        case UserMessage(parts):
+        case llm.UserMessage(parts):
             return [{"type": "text", "text": part.text} for part in parts]
-        case ToolMessage(results):
+        case llm.ToolMessage(results):
             return [
                 {"type": "tool_result", "tool_use_id": result.call_id, "content": result.text}
                 | ({"is_error": True} if result.is_error else {})
                 for result in results
             ]
-        case AssistantMessage(said):
+        case llm.AssistantMessage(said):
             blocks = [block for part in said if (block := _block(part, maker)) is not None]
             while blocks and blocks[-1]["type"] in THOUGHTS:
                 blocks.pop()  # a turn that ends with a thought is refused
             return blocks
 
 
-def _block(part: Text | Reasoning | ToolCall, maker: str) -> dict[str, Any] | None:
+def _block(part: llm.Text | llm.Reasoning | llm.ToolCall, maker: str) -> dict[str, Any] | None:
     """A part of an answer; None for what cannot be sent back: empty text, and reasoning without a proof."""
     match part:
-        case Text(text):
+        case llm.Text(text):
             return {"type": "text", "text": text} if text else None
-        case ToolCall(id, name, arguments):
+        case llm.ToolCall(id, name, arguments):
             return {"type": "tool_use", "id": id, "name": name, "input": arguments_object(arguments)}
-        case Reasoning(text, signature):
+        case llm.Reasoning(text, signature):
             proof = unseal(maker, signature)
             if proof is None:
                 return None
@@ -231,7 +214,7 @@ def _block(part: Text | Reasoning | ToolCall, maker: str) -> dict[str, Any] | No
             return {"type": "thinking", "thinking": text, "signature": data}
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
+def _tool(tool: llm.Tool) -> dict[str, Any]:
     schema = tool.parameters or {"type": "object"}
     return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
@@ -291,7 +274,7 @@ class AnthropicCounts(msgspec.Struct):
         told = {name: value for name, value in msgspec.structs.asdict(later).items() if value is not None}
         return msgspec.structs.replace(self, **told)
 
-    def usage(self) -> TokenUsage:
+    def usage(self) -> llm.TokenUsage:
         """The same in our words, where the input is all of it."""
         kept, made = details(self.cache_creation), details(self.output_tokens_details)
         long = count(kept.ephemeral_1h_input_tokens if kept else 0)
@@ -301,7 +284,7 @@ class AnthropicCounts(msgspec.Struct):
             max(count(self.cache_creation_input_tokens), long + short),
         )
         output = count(self.output_tokens)
-        return TokenUsage(
+        return llm.TokenUsage(
             input=count(self.input_tokens) + read + written,
             output=output,
             cached_input=read,
@@ -368,13 +351,13 @@ def _is_known(found: Any) -> bool:
     )
 
 
-FINISHES: dict[str, FinishReason] = {
-    "end_turn": FinishReason.STOP,
-    "stop_sequence": FinishReason.STOP,
-    "max_tokens": FinishReason.LENGTH,
-    "model_context_window_exceeded": FinishReason.LENGTH,
-    "tool_use": FinishReason.TOOL_CALLS,
-    "refusal": FinishReason.REFUSAL,
+FINISHES: dict[str, llm.FinishReason] = {
+    "end_turn": llm.FinishReason.STOP,
+    "stop_sequence": llm.FinishReason.STOP,
+    "max_tokens": llm.FinishReason.LENGTH,
+    "model_context_window_exceeded": llm.FinishReason.LENGTH,
+    "tool_use": llm.FinishReason.TOOL_CALLS,
+    "refusal": llm.FinishReason.REFUSAL,
 }
 
 
@@ -391,7 +374,7 @@ class AnthropicAnswer(Gathered):
         self._tools: dict[int | None, ComingCall] = {}
         self._open: set[int | None] = set()
 
-    def read(self, event: bytes) -> Iterator[Streamed]:
+    def read(self, event: bytes) -> Iterator[llm.Streamed]:
         """As the format's port says."""
         found = decode_event(event)
         if found is None:
@@ -437,7 +420,7 @@ class AnthropicAnswer(Gathered):
         if is_last:
             self.count_usage(self._sum)
 
-    def _sum(self) -> TokenUsage:
+    def _sum(self) -> llm.TokenUsage:
         if self._counted is None:
             raise UsageUnreadable
         return self._counted.usage()
@@ -454,10 +437,10 @@ class AnthropicAnswer(Gathered):
             self._stop(event.delta.stop_reason)
 
     def _stop(self, reason: str) -> None:
-        self.finish = FINISHES.get(reason, FinishReason.OTHER)
+        self.finish = FINISHES.get(reason, llm.FinishReason.OTHER)
         self.is_whole = not self._open
 
-    def _whole(self, message: MessageEvent) -> Iterator[Streamed]:
+    def _whole(self, message: MessageEvent) -> Iterator[llm.Streamed]:
         """The answer of a server that does not stream."""
         self._about(message)
         for index, block in enumerate(message.content or ()):
@@ -467,7 +450,7 @@ class AnthropicAnswer(Gathered):
         if message.stop_reason:
             self._stop(message.stop_reason)
 
-    def _block(self, index: int | None, block: ContentBlock) -> Iterator[Streamed]:
+    def _block(self, index: int | None, block: ContentBlock) -> Iterator[llm.Streamed]:
         match block.type:
             case "text" if block.text:
                 yield self.add_text(block.text)
@@ -483,7 +466,7 @@ class AnthropicAnswer(Gathered):
             case _:
                 pass  # it begins empty, or is of a kind that nobody asked for
 
-    def _delta(self, index: int | None, delta: Delta) -> Iterator[Streamed]:
+    def _delta(self, index: int | None, delta: Delta) -> Iterator[llm.Streamed]:
         match delta.type:
             case "text_delta" if delta.text:
                 yield self.add_text(delta.text)
@@ -496,5 +479,5 @@ class AnthropicAnswer(Gathered):
             case _:
                 pass  # a citation, or a delta of later days
 
-    def _thought(self, text: str, signature: str) -> Streamed:
+    def _thought(self, text: str, signature: str) -> llm.Streamed:
         return self.add_reasoning(text, seal(self._maker, signature))

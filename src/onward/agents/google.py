@@ -14,26 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from onward.agents.model import (
-    AssistantMessage,
-    Effort,
-    FinishReason,
-    Format,
-    JsonFormat,
-    Message,
-    ModelRequest,
-    Reasoning,
-    SchemaFormat,
-    Streamed,
-    Text,
-    TokenUsage,
-    Tool,
-    ToolCall,
-    ToolChoice,
-    ToolMessage,
-    ToolResult,
-    UserMessage,
-)
+from onward.agents import model as llm
 from onward.agents.providers import Provider
 from onward.agents.wire import (
     ABSENT,
@@ -69,7 +50,7 @@ class GoogleFormat:
         """As the port says; never in the address, which others log."""
         return {"x-goog-api-key": key} if key else {}
 
-    def body(self, request: ModelRequest, model: str) -> bytes:
+    def body(self, request: llm.ModelRequest, model: str) -> bytes:
         """As the port says."""
         told = self._provider.reasoning
         has_budget, has_level = takes_budget(model), takes_level(model)
@@ -106,14 +87,14 @@ def takes_budget(model: str) -> bool:
     return gemini_version(model) == (2, 5)
 
 
-BUDGETS = {Effort.LOW: 1_024, Effort.MEDIUM: 8_192, Effort.HIGH: 24_576}
+BUDGETS = {llm.Effort.LOW: 1_024, llm.Effort.MEDIUM: 8_192, llm.Effort.HIGH: 24_576}
 """The tokens that Google's own endpoint for OpenAI's format gives to each effort."""
 UNSIGNED = "skip_thought_signature_validator"
 """What stands for the signature of a call that another model made."""
 _OUR_ID = re.compile(r"call_\d+")
 """The id of a call that came without one."""
 
-TOOL_CHOICES = {ToolChoice.REQUIRED: "ANY", ToolChoice.NONE: "NONE"}
+TOOL_CHOICES = {llm.ToolChoice.REQUIRED: "ANY", llm.ToolChoice.NONE: "NONE"}
 
 
 class GoogleDialect(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +107,7 @@ class GoogleDialect(msgspec.Struct, frozen=True, kw_only=True):
     wants_signatures: bool = False
 
 
-def encode_body(request: ModelRequest, dialect: GoogleDialect) -> bytes:
+def encode_body(request: llm.ModelRequest, dialect: GoogleDialect) -> bytes:
     """The body; the model is in the address."""
     body: dict[str, Any] = {"contents": _Contents(dialect).of(request.messages)}
     if request.system:
@@ -141,7 +122,7 @@ def encode_body(request: ModelRequest, dialect: GoogleDialect) -> bytes:
     return msgspec.json.encode(body)
 
 
-def _config(request: ModelRequest, dialect: GoogleDialect) -> dict[str, Any]:
+def _config(request: llm.ModelRequest, dialect: GoogleDialect) -> dict[str, Any]:
     config: dict[str, Any] = {}
     if request.max_tokens is not None:
         config["maxOutputTokens"] = request.max_tokens
@@ -158,11 +139,11 @@ def _config(request: ModelRequest, dialect: GoogleDialect) -> dict[str, Any]:
     return config
 
 
-def _format(wanted: Format) -> dict[str, Any]:
+def _format(wanted: llm.Format) -> dict[str, Any]:
     match wanted:
-        case JsonFormat():
+        case llm.JsonFormat():
             return {"responseMimeType": "application/json"}
-        case SchemaFormat(_, schema):
+        case llm.SchemaFormat(_, schema):
             return {"responseMimeType": "application/json", "responseJsonSchema": schema}
 
 
@@ -173,11 +154,11 @@ class _Contents:
         self._dialect = dialect
         self._names: dict[str, str] = {}
 
-    def of(self, messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+    def of(self, messages: tuple[llm.Message, ...]) -> list[dict[str, Any]]:
         """The turns, each role's together."""
         turns: list[dict[str, Any]] = []
         for message in messages:
-            role = "model" if isinstance(message, AssistantMessage) else "user"
+            role = "model" if isinstance(message, llm.AssistantMessage) else "user"
             parts = self._parts(message)
             if turns and turns[-1]["role"] == role:
                 turns[-1]["parts"] += parts
@@ -185,32 +166,32 @@ class _Contents:
                 turns.append({"role": role, "parts": parts})
         return turns
 
-    def _parts(self, message: Message) -> list[dict[str, Any]]:
+    def _parts(self, message: llm.Message) -> list[dict[str, Any]]:
         match message:
-            case UserMessage(parts):
+            case llm.UserMessage(parts):
                 return [{"text": part.text} for part in parts]
-            case ToolMessage(results):
+            case llm.ToolMessage(results):
                 return [self._result(result) for result in results]
-            case AssistantMessage(said):
+            case llm.AssistantMessage(said):
                 return self._said(said)
 
-    def _said(self, parts: tuple[Text | Reasoning | ToolCall, ...]) -> list[dict[str, Any]]:
+    def _said(self, parts: tuple[llm.Text | llm.Reasoning | llm.ToolCall, ...]) -> list[dict[str, Any]]:
         told: list[dict[str, Any]] = []
         has_call = False
         for part in parts:
             match part:
-                case Text(text) if text:
+                case llm.Text(text) if text:
                     told.append({"text": text})
-                case Reasoning(text, signature):
+                case llm.Reasoning(text, signature):
                     if proof := unseal(self._dialect.maker, signature):
                         thought = {"text": text, "thought": True} if text else {"text": ""}
                         told.append(thought | {"thoughtSignature": proof[1]})
-                case ToolCall():
+                case llm.ToolCall():
                     told.append(self._call(part, is_first=not has_call))
                     has_call = True
         return told
 
-    def _call(self, call: ToolCall, *, is_first: bool) -> dict[str, Any]:
+    def _call(self, call: llm.ToolCall, *, is_first: bool) -> dict[str, Any]:
         self._names[call.id] = call.name
         function = _id(call.id) | {"name": call.name, "args": arguments_object(call.arguments)}
         told: dict[str, Any] = {"functionCall": function}
@@ -220,7 +201,7 @@ class _Contents:
             told["thoughtSignature"] = UNSIGNED
         return told
 
-    def _result(self, result: ToolResult) -> dict[str, Any]:
+    def _result(self, result: llm.ToolResult) -> dict[str, Any]:
         name = self._names.get(result.call_id, result.call_id)
         response = {"error" if result.is_error else "output": result.text}
         return {"functionResponse": _id(result.call_id) | {"name": name, "response": response}}
@@ -230,7 +211,7 @@ def _id(call_id: str) -> dict[str, Any]:
     return {} if _OUR_ID.fullmatch(call_id) else {"id": call_id}
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
+def _tool(tool: llm.Tool) -> dict[str, Any]:
     told: dict[str, Any] = {"name": tool.name, "description": tool.description}
     return told | ({"parametersJsonSchema": tool.parameters} if tool.parameters else {})
 
@@ -278,11 +259,11 @@ class GoogleCounts(msgspec.Struct, rename="camel", gc=False):
     candidates_token_count: Count = None
     thoughts_token_count: Count = None
 
-    def usage(self) -> TokenUsage:
+    def usage(self) -> llm.TokenUsage:
         """The same in our words, where thoughts are output."""
         given = count(self.prompt_token_count) + count(self.tool_use_prompt_token_count)
         thought = count(self.thoughts_token_count)
-        return TokenUsage(
+        return llm.TokenUsage(
             input=given,
             output=count(self.candidates_token_count) + thought,
             cached_input=min(count(self.cached_content_token_count), given),
@@ -317,12 +298,12 @@ decode_chunks = msgspec.json.Decoder(GoogleChunk | list[GoogleChunk]).decode
 decode_late_chunk = msgspec.json.Decoder(LateGoogleChunk).decode
 decode_counts = msgspec.json.Decoder(GoogleCounts).decode
 
-FINISHES: dict[str, FinishReason] = {
-    "STOP": FinishReason.STOP,
-    "MAX_TOKENS": FinishReason.LENGTH,
+FINISHES: dict[str, llm.FinishReason] = {
+    "STOP": llm.FinishReason.STOP,
+    "MAX_TOKENS": llm.FinishReason.LENGTH,
     **dict.fromkeys(
         ("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "IMAGE_SAFETY"),
-        FinishReason.REFUSAL,
+        llm.FinishReason.REFUSAL,
     ),
 }
 """Others, such as MALFORMED_FUNCTION_CALL, are no reason that anything can be done about."""
@@ -339,7 +320,7 @@ class GoogleAnswer(Gathered):
         self._maker = maker
         self._counted = ABSENT
 
-    def read(self, event: bytes) -> Iterator[Streamed]:
+    def read(self, event: bytes) -> Iterator[llm.Streamed]:
         """As the format's port says."""
         found = decode_chunks(event)
         for chunk in found if isinstance(found, list) else [found]:
@@ -356,7 +337,7 @@ class GoogleAnswer(Gathered):
         if self.is_whole and has_come(self._counted):
             self.count_usage(lambda: decode_counts(self._counted).usage())
 
-    def _chunk(self, chunk: GoogleChunk) -> Iterator[Streamed]:
+    def _chunk(self, chunk: GoogleChunk) -> Iterator[llm.Streamed]:
         if chunk.error is not None:
             raise ErrorInAnswer(chunk.error)
         self.model = chunk.model_version or self.model
@@ -368,15 +349,15 @@ class GoogleAnswer(Gathered):
                 yield from self._candidate(candidate)
         self._tokens(chunk)
 
-    def _candidate(self, candidate: Candidate) -> Iterator[Streamed]:
+    def _candidate(self, candidate: Candidate) -> Iterator[llm.Streamed]:
         parts = candidate.content.parts if candidate.content is not None else None
         for part in parts or ():
             yield from self._part(part)
         if candidate.finish_reason and candidate.finish_reason != UNKNOWN:
-            self.finish = FINISHES.get(candidate.finish_reason, FinishReason.OTHER)
+            self.finish = FINISHES.get(candidate.finish_reason, llm.FinishReason.OTHER)
             self.is_whole = True
 
-    def _part(self, part: CandidatePart) -> Iterator[Streamed]:
+    def _part(self, part: CandidatePart) -> Iterator[llm.Streamed]:
         signature = seal(self._maker, part.thought_signature or "")
         if part.function_call is not None:
             yield self._call(part.function_call, signature)
@@ -389,7 +370,7 @@ class GoogleAnswer(Gathered):
             if signature:
                 yield self.add_reasoning("", signature)
 
-    def _call(self, function: FunctionCall, signature: str) -> Streamed:
+    def _call(self, function: FunctionCall, signature: str) -> llm.Streamed:
         call = self.begin_call()
         call.signature = signature
         arguments = bytes(function.args).decode()

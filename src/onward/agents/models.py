@@ -25,24 +25,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from onward.agents import model as llm
 from onward.agents.lists import ModelList, ModelPriced, ProgramShown, ProviderShown, RatesShown
-from onward.agents.model import (
-    AssistantMessage,
-    Finished,
-    FinishReason,
-    Message,
-    ModelRequest,
-    ReasoningDelta,
-    SchemaFormat,
-    Streamed,
-    Text,
-    TextDelta,
-    Tool,
-    ToolCall,
-    ToolChoice,
-    ToolMessage,
-    UserMessage,
-)
 from onward.agents.others import INSTALL, is_installed
 from onward.agents.prices import Price, PriceSource, Rates
 from onward.agents.providers import Keys, Provider, full_name, split_name
@@ -51,7 +35,7 @@ from onward.errors import InvalidInput
 from onward.model.values import OTHER_FORMAT
 
 if TYPE_CHECKING:
-    from onward.agents.model import Model
+    pass
 
 
 class Models:
@@ -62,7 +46,7 @@ class Models:
     ) -> None:
         self.providers, self.default = providers, default
         self._keys, self._clock = keys, clock
-        self._clients: dict[str, Model] = {}
+        self._clients: dict[str, llm.Model] = {}
 
     def full_name(self, model: str = "", *, provider: str = "") -> str:
         """`provider:model` for a node's `llm_model` and `llm_provider`; InvalidInput if there is none."""
@@ -73,8 +57,8 @@ class Models:
         return self.providers[split_name(self.full_name(model))[0]].prefill
 
     def stream(
-        self, request: ModelRequest, *, idempotency_key: str | None = None
-    ) -> AsyncGenerator[Streamed, None]:
+        self, request: llm.ModelRequest, *, idempotency_key: str | None = None
+    ) -> AsyncGenerator[llm.Streamed, None]:
         """As the port says; InvalidInput at once if the request's model names no known provider."""
         name = self.full_name(request.model)
         provider = self.providers[split_name(name)[0]]
@@ -90,12 +74,12 @@ class Models:
         for client in clients.values():
             await client.close()
 
-    def _client(self, provider: Provider) -> Model:
+    def _client(self, provider: Provider) -> llm.Model:
         if provider.name not in self._clients:
             self._clients[provider.name] = self._opened(provider)
         return self._clients[provider.name]
 
-    def _opened(self, provider: Provider) -> Model:
+    def _opened(self, provider: Provider) -> llm.Model:
         if provider.format == OTHER_FORMAT:
             from onward.agents.others import OthersModel
 
@@ -114,11 +98,11 @@ _CUT_CALL = re.compile(rf'\s*\{{\s*"{TOOL}"\s*:\s*"([^"\\]+)"\s*,\s*"{ARGUMENTS}
 _CUT_TEXT = re.compile(rf'\s*\{{\s*"{ANSWER}"\s*:\s*"((?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{{4}})*)')
 
 
-def told_in_prompt(request: ModelRequest) -> ModelRequest:
+def told_in_prompt(request: llm.ModelRequest) -> llm.ModelRequest:
     """The same request without tools: they are in its system text, and the format of the answer has them."""
-    tools = () if request.tool_choice is ToolChoice.NONE else request.tools
+    tools = () if request.tool_choice is llm.ToolChoice.NONE else request.tools
     ways = [USE] if tools else []
-    ways += [] if request.tool_choice is ToolChoice.REQUIRED else [FINISH]
+    ways += [] if request.tool_choice is llm.ToolChoice.REQUIRED else [FINISH]
     told = [f"Tool {tool.name}: {tool.description} Arguments: {_arguments(tool)}" for tool in tools]
     system = "\n".join(filter(None, (request.system, *told, "Answer with JSON.", *ways)))
     return replace(
@@ -127,44 +111,44 @@ def told_in_prompt(request: ModelRequest) -> ModelRequest:
         messages=_plain(request.messages),
         tools=(),
         tool_choice=None,
-        format=SchemaFormat("wish", _schema(request, tools)),
+        format=llm.SchemaFormat("wish", _schema(request, tools)),
     )
 
 
 async def with_tool_calls(
-    pieces: AsyncGenerator[Streamed, None], request: ModelRequest
-) -> AsyncGenerator[Streamed, None]:
+    pieces: AsyncGenerator[llm.Streamed, None], request: llm.ModelRequest
+) -> AsyncGenerator[llm.Streamed, None]:
     """The answer to a request whose tools were told in the prompt, as if its model knew tools."""
     texts: list[str] = []
     async with aclosing(pieces) as coming:
         async for piece in coming:
-            if isinstance(piece, TextDelta):
+            if isinstance(piece, llm.TextDelta):
                 texts.append(piece.text)
-            elif isinstance(piece, ReasoningDelta):
+            elif isinstance(piece, llm.ReasoningDelta):
                 yield piece
-            elif isinstance(piece, Finished):
+            elif isinstance(piece, llm.Finished):
                 text, number = "".join(texts), len(request.messages)
-                is_cut = piece.finish_reason is FinishReason.LENGTH
+                is_cut = piece.finish_reason is llm.FinishReason.LENGTH
                 found = _read_form(text, number) or (
-                    _read_cut_form(text, number) if is_cut else TextDelta(text)
+                    _read_cut_form(text, number) if is_cut else llm.TextDelta(text)
                 )
                 yield found
-                is_call = isinstance(found, ToolCall) and not is_cut
-                yield replace(piece, finish_reason=FinishReason.TOOL_CALLS) if is_call else piece
+                is_call = isinstance(found, llm.ToolCall) and not is_cut
+                yield replace(piece, finish_reason=llm.FinishReason.TOOL_CALLS) if is_call else piece
 
 
-def _schema(request: ModelRequest, tools: Sequence[Tool]) -> dict[str, Any]:
+def _schema(request: llm.ModelRequest, tools: Sequence[llm.Tool]) -> dict[str, Any]:
     forms = [
         _form({TOOL: {"const": tool.name}, ARGUMENTS: tool.parameters or {"type": "object"}})
         for tool in tools
     ]
-    if request.tool_choice is not ToolChoice.REQUIRED or not tools:
-        is_structured = isinstance(request.format, SchemaFormat)
+    if request.tool_choice is not llm.ToolChoice.REQUIRED or not tools:
+        is_structured = isinstance(request.format, llm.SchemaFormat)
         forms.append(_form({ANSWER: request.format.schema if is_structured else {"type": "string"}}))  # type: ignore[union-attr]
     return forms[0] if len(forms) == 1 else {"anyOf": forms}
 
 
-def _arguments(tool: Tool) -> str:
+def _arguments(tool: llm.Tool) -> str:
     """What a tool takes: in words, which a small model follows sooner; its schema if words do not suffice."""
     properties = tool.parameters.get("properties", {})
     if not properties or not all(_is_plain(one) for one in properties.values()):
@@ -193,23 +177,23 @@ def _form(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _plain(messages: Sequence[Message]) -> tuple[Message, ...]:
+def _plain(messages: Sequence[llm.Message]) -> tuple[llm.Message, ...]:
     """The conversation in words: what tools were asked and what they answered is text."""
-    names = {part.id: part.name for one in messages for part in one.parts if isinstance(part, ToolCall)}
+    names = {part.id: part.name for one in messages for part in one.parts if isinstance(part, llm.ToolCall)}
     return tuple(_in_words(one, names) for one in messages)
 
 
-def _in_words(message: Message, names: dict[str, str]) -> Message:
-    if isinstance(message, ToolMessage):
+def _in_words(message: llm.Message, names: dict[str, str]) -> llm.Message:
+    if isinstance(message, llm.ToolMessage):
         results = [f"Result of {names.get(part.call_id, TOOL)}: {part.text}" for part in message.parts]
-        return UserMessage((Text("\n\n".join(results)),))
-    if not isinstance(message, AssistantMessage):
+        return llm.UserMessage((llm.Text("\n\n".join(results)),))
+    if not isinstance(message, llm.AssistantMessage):
         return message
-    calls = [part for part in message.parts if isinstance(part, ToolCall)]
+    calls = [part for part in message.parts if isinstance(part, llm.ToolCall)]
     if not calls:
         return message
     said = "\n".join(json.dumps({TOOL: call.name, ARGUMENTS: _object(call.arguments)}) for call in calls)
-    return AssistantMessage((Text(said),))
+    return llm.AssistantMessage((llm.Text(said),))
 
 
 def _object(arguments: str) -> Any:
@@ -219,21 +203,21 @@ def _object(arguments: str) -> Any:
         return arguments
 
 
-def _read_form(text: str, number: int) -> ToolCall | TextDelta | None:
+def _read_form(text: str, number: int) -> llm.ToolCall | llm.TextDelta | None:
     """A tool call, or the text of the answer; None if it is not JSON. Other JSON is shown as it came."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
         return None
     if not isinstance(said, dict):
-        return TextDelta(text)
+        return llm.TextDelta(text)
     if isinstance(said.get(TOOL), str):
         return _call(number, said[TOOL], json.dumps(said.get(ARGUMENTS, {})))
     answer = said.get(ANSWER, said)
-    return TextDelta(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False))
+    return llm.TextDelta(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False))
 
 
-def _read_cut_form(text: str, number: int) -> ToolCall | TextDelta:
+def _read_cut_form(text: str, number: int) -> llm.ToolCall | llm.TextDelta:
     """What an answer says that reached its ceiling: the rest of a text can be asked for."""
     if found := _CUT_CALL.match(text):
         return _call(number, found[1], found[2])
@@ -241,12 +225,12 @@ def _read_cut_form(text: str, number: int) -> ToolCall | TextDelta:
         found = _CUT_TEXT.match(text)
         said = json.loads(f'"{found[1]}"', strict=False) if found else text
     except ValueError:
-        return TextDelta(text)
-    return TextDelta(said.encode("utf-8", "ignore").decode())  # its last character may be half of one
+        return llm.TextDelta(text)
+    return llm.TextDelta(said.encode("utf-8", "ignore").decode())  # its last character may be half of one
 
 
-def _call(number: int, name: str, arguments: str) -> ToolCall:
-    return ToolCall(f"call_{number}", name, arguments)
+def _call(number: int, name: str, arguments: str) -> llm.ToolCall:
+    return llm.ToolCall(f"call_{number}", name, arguments)
 
 
 def list_models(

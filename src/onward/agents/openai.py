@@ -13,23 +13,7 @@ from typing import Any
 
 import msgspec
 
-from onward.agents.model import (
-    AssistantMessage,
-    FinishReason,
-    Format,
-    JsonFormat,
-    Message,
-    ModelRequest,
-    SchemaFormat,
-    Streamed,
-    Text,
-    TokenUsage,
-    Tool,
-    ToolCall,
-    ToolCallDelta,
-    ToolMessage,
-    UserMessage,
-)
+from onward.agents import model as llm
 from onward.agents.providers import Provider
 from onward.agents.wire import (
     ABSENT,
@@ -60,7 +44,7 @@ class OpenAIFormat:
         """As the port says."""
         return {"Authorization": f"Bearer {key}"} if key else {}
 
-    def body(self, request: ModelRequest, model: str) -> bytes:
+    def body(self, request: llm.ModelRequest, model: str) -> bytes:
         """As the port says."""
         return encode_body(request, model, self._dialect(model))
 
@@ -122,7 +106,7 @@ class OpenAIDialect(msgspec.Struct, frozen=True, kw_only=True):
     """Keywords of schemas that it refuses."""
 
 
-def encode_body(request: ModelRequest, model: str, dialect: OpenAIDialect) -> bytes:
+def encode_body(request: llm.ModelRequest, model: str, dialect: OpenAIDialect) -> bytes:
     """The body; `model` is the name without the provider's."""
     body: dict[str, Any] = {"model": model, "messages": list(_messages(request)), "stream": True}
     if dialect.stream_usage:
@@ -144,28 +128,28 @@ def encode_body(request: ModelRequest, model: str, dialect: OpenAIDialect) -> by
     return msgspec.json.encode(body)
 
 
-def _messages(request: ModelRequest) -> Iterator[dict[str, Any]]:
+def _messages(request: llm.ModelRequest) -> Iterator[dict[str, Any]]:
     if request.system:
         yield {"role": "system", "content": request.system}
     for message in request.messages:
         yield from _message(message)
 
 
-def _message(message: Message) -> Iterator[dict[str, Any]]:
+def _message(message: llm.Message) -> Iterator[dict[str, Any]]:
     match message:
-        case UserMessage(parts):
+        case llm.UserMessage(parts):
             yield {"role": "user", "content": "\n\n".join(part.text for part in parts)}
-        case ToolMessage(results):
+        case llm.ToolMessage(results):
             for result in results:
                 yield {"role": "tool", "tool_call_id": result.call_id, "content": result.text}
-        case AssistantMessage():
+        case llm.AssistantMessage():
             yield _assistant(message)
 
 
-def _assistant(message: AssistantMessage) -> dict[str, Any]:
+def _assistant(message: llm.AssistantMessage) -> dict[str, Any]:
     """Without its reasoning: this format does not take it back."""
-    text = "".join(part.text for part in message.parts if isinstance(part, Text))
-    calls = [part for part in message.parts if isinstance(part, ToolCall)]
+    text = "".join(part.text for part in message.parts if isinstance(part, llm.Text))
+    calls = [part for part in message.parts if isinstance(part, llm.ToolCall)]
     told: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else "")}
     if calls:
         told["tool_calls"] = [
@@ -175,16 +159,16 @@ def _assistant(message: AssistantMessage) -> dict[str, Any]:
     return told
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
+def _tool(tool: llm.Tool) -> dict[str, Any]:
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": function}
 
 
-def _format(wanted: Format, dialect: OpenAIDialect) -> dict[str, Any]:
+def _format(wanted: llm.Format, dialect: OpenAIDialect) -> dict[str, Any]:
     match wanted:
-        case JsonFormat():
+        case llm.JsonFormat():
             return {"type": "json_object"}
-        case SchemaFormat(name, schema):
+        case llm.SchemaFormat(name, schema):
             return {
                 "type": "json_schema",
                 "json_schema": {"name": name, "schema": without(schema, dialect.refused), "strict": True},
@@ -246,11 +230,11 @@ class OpenAICounts(msgspec.Struct, gc=False):
     prompt_tokens_details: PromptDetails | list[Any] | None = None
     completion_tokens_details: CompletionDetails | list[Any] | None = None
 
-    def usage(self) -> TokenUsage:
+    def usage(self) -> llm.TokenUsage:
         """The same in our words."""
         given, made = details(self.prompt_tokens_details), details(self.completion_tokens_details)
         counted_in, counted_out = count(self.prompt_tokens), count(self.completion_tokens)
-        return TokenUsage(
+        return llm.TokenUsage(
             input=counted_in,
             output=counted_out,
             cached_input=min(count(given.cached_tokens if given else 0), counted_in),
@@ -287,17 +271,17 @@ decode_chunk = msgspec.json.Decoder(OpenAIChunk).decode
 decode_late_chunk = msgspec.json.Decoder(LateOpenAIChunk).decode
 decode_counts = msgspec.json.Decoder(OpenAICounts).decode
 
-FINISHES: dict[str, FinishReason] = {
-    "stop": FinishReason.STOP,
-    "eos": FinishReason.STOP,
-    "end_turn": FinishReason.STOP,
-    "length": FinishReason.LENGTH,
-    "max_tokens": FinishReason.LENGTH,
-    "tool_calls": FinishReason.TOOL_CALLS,
-    "function_call": FinishReason.TOOL_CALLS,
-    "content_filter": FinishReason.REFUSAL,
-    "refusal": FinishReason.REFUSAL,
-    "safety": FinishReason.REFUSAL,
+FINISHES: dict[str, llm.FinishReason] = {
+    "stop": llm.FinishReason.STOP,
+    "eos": llm.FinishReason.STOP,
+    "end_turn": llm.FinishReason.STOP,
+    "length": llm.FinishReason.LENGTH,
+    "max_tokens": llm.FinishReason.LENGTH,
+    "tool_calls": llm.FinishReason.TOOL_CALLS,
+    "function_call": llm.FinishReason.TOOL_CALLS,
+    "content_filter": llm.FinishReason.REFUSAL,
+    "refusal": llm.FinishReason.REFUSAL,
+    "safety": llm.FinishReason.REFUSAL,
 }
 
 
@@ -307,7 +291,7 @@ DONE = b"[DONE]"
 class OpenAIAnswer(Gathered):
     """What has come of an answer, and whether it is whole."""
 
-    def read(self, event: bytes) -> Iterator[Streamed]:
+    def read(self, event: bytes) -> Iterator[llm.Streamed]:
         """As the format's port says."""
         if event.strip() == DONE:
             self.is_whole = self.is_done = True  # a few servers never say why they stopped
@@ -326,7 +310,7 @@ class OpenAIAnswer(Gathered):
             if new is not None:
                 yield from self._delta(new)
             if choice.finish_reason:
-                self.finish = FINISHES.get(choice.finish_reason.lower(), FinishReason.OTHER)
+                self.finish = FINISHES.get(choice.finish_reason.lower(), llm.FinishReason.OTHER)
                 self.is_whole = True
 
     def read_late(self, event: bytes) -> None:
@@ -340,7 +324,7 @@ class OpenAIAnswer(Gathered):
         if has_come(chunk.usage):
             self.count_usage(lambda: decode_counts(chunk.usage).usage())
 
-    def _delta(self, new: ChoiceDelta) -> Iterator[Streamed]:
+    def _delta(self, new: ChoiceDelta) -> Iterator[llm.Streamed]:
         thought = new.reasoning_content or new.reasoning
         if isinstance(thought, str) and thought:
             yield self.add_reasoning(thought)
@@ -352,7 +336,7 @@ class OpenAIAnswer(Gathered):
         for piece in new.tool_calls or ():
             yield self._tool_piece(piece)
 
-    def _content(self, content: Any) -> Iterator[Streamed]:
+    def _content(self, content: Any) -> Iterator[llm.Streamed]:
         if isinstance(content, str):
             yield self.add_text(content)
             return
@@ -361,7 +345,7 @@ class OpenAIAnswer(Gathered):
             if isinstance(text, str) and text:
                 yield self.add_text(text)
 
-    def _tool_piece(self, piece: ToolPiece) -> ToolCallDelta:
+    def _tool_piece(self, piece: ToolPiece) -> llm.ToolCallDelta:
         name = (piece.function.name if piece.function else None) or ""
         arguments = _arguments_text(piece.function.arguments if piece.function else None)
         return self.add_to_call(self._call_of(piece), id=piece.id or "", name=name, arguments=arguments)

@@ -56,22 +56,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from onward.agents.model import (
-    AssistantMessage,
-    Failure,
-    FailureKind,
-    Finished,
-    FinishReason,
-    Message,
-    ModelRequest,
-    Reasoning,
-    SchemaFormat,
-    Streamed,
-    Text,
-    TokenUsage,
-    ToolCall,
-    ToolMessage,
-)
+from onward.agents import model as llm
 from onward.agents.prices import estimated_usage
 from onward.agents.providers import TimeLimits, split_name
 from onward.agents.refusal import AskedModel, ProviderResponse, error_in, failed, hide, plain, refusal
@@ -133,7 +118,7 @@ class LibraryRequest(NamedTuple):
 
 
 def question(
-    request: ModelRequest, model: Model, *, limits: TimeLimits, idempotency_key: str | None
+    request: llm.ModelRequest, model: Model, *, limits: TimeLimits, idempotency_key: str | None
 ) -> LibraryRequest:
     """The request; InvalidInput for what this model's client cannot be told."""
     try:
@@ -146,7 +131,7 @@ def question(
 
 
 def _settings(
-    request: ModelRequest, model: Model, limits: TimeLimits, idempotency_key: str | None
+    request: llm.ModelRequest, model: Model, limits: TimeLimits, idempotency_key: str | None
 ) -> ModelSettings:
     without = model.unsupported_settings  # the library warns of those at every request
     settings = ModelSettings()
@@ -171,7 +156,7 @@ def _settings(
     return settings
 
 
-def _parameters(request: ModelRequest, model: Model) -> ModelRequestParameters:
+def _parameters(request: llm.ModelRequest, model: Model) -> ModelRequestParameters:
     tools = [
         ToolDefinition(
             name=tool.name,
@@ -182,10 +167,10 @@ def _parameters(request: ModelRequest, model: Model) -> ModelRequestParameters:
     ]
     if request.format is None:
         return ModelRequestParameters(function_tools=tools)
-    is_schema = isinstance(request.format, SchemaFormat)
+    is_schema = isinstance(request.format, llm.SchemaFormat)
     wanted = (
         OutputObjectDefinition(json_schema=request.format.schema, name=request.format.name)
-        if isinstance(request.format, SchemaFormat)
+        if isinstance(request.format, llm.SchemaFormat)
         else OutputObjectDefinition(json_schema={"type": "object"})
     )
     # Some providers refuse a schema beside tools, and some know none: there the prompt has it.
@@ -195,15 +180,15 @@ def _parameters(request: ModelRequest, model: Model) -> ModelRequestParameters:
     )
 
 
-def _messages(request: ModelRequest) -> list[ModelMessage]:
+def _messages(request: llm.ModelRequest) -> list[ModelMessage]:
     """The conversation. What is not the model's in a row is one message: some providers want them in turn."""
     names = {
-        part.id: part.name for one in request.messages for part in one.parts if isinstance(part, ToolCall)
+        part.id: part.name for one in request.messages for part in one.parts if isinstance(part, llm.ToolCall)
     }
     found: list[ModelMessage] = []
     said: list[ModelRequestPart] = [SystemPromptPart(request.system)] if request.system else []
     for message in request.messages:
-        if isinstance(message, AssistantMessage):
+        if isinstance(message, llm.AssistantMessage):
             answered = [*_response_parts(message, request.model)]
             if not answered:
                 continue
@@ -215,9 +200,11 @@ def _messages(request: ModelRequest) -> list[ModelMessage]:
     return [*found, TheirRequest(said)] if said else found
 
 
-def _request_parts(message: Message, names: dict[str, str]) -> Sequence[ModelRequestPart]:
-    if not isinstance(message, ToolMessage):
-        return [UserPromptPart("\n\n".join(part.text for part in message.parts if isinstance(part, Text)))]
+def _request_parts(message: llm.Message, names: dict[str, str]) -> Sequence[ModelRequestPart]:
+    if not isinstance(message, llm.ToolMessage):
+        return [
+            UserPromptPart("\n\n".join(part.text for part in message.parts if isinstance(part, llm.Text)))
+        ]
     return [
         ToolReturnPart(
             names.get(part.call_id, "tool"),
@@ -229,40 +216,40 @@ def _request_parts(message: Message, names: dict[str, str]) -> Sequence[ModelReq
     ]
 
 
-def _response_parts(message: AssistantMessage, maker: str) -> Iterator[ModelResponsePart]:
+def _response_parts(message: llm.AssistantMessage, maker: str) -> Iterator[ModelResponsePart]:
     """What the model said; of its thoughts only those that this one signed, as with our own formats."""
     for part in message.parts:
-        kept = unsealed(maker, part.signature) if isinstance(part, Reasoning | ToolCall) else None
+        kept = unsealed(maker, part.signature) if isinstance(part, llm.Reasoning | llm.ToolCall) else None
         match part:
-            case Text(text):
+            case llm.Text(text):
                 if text:
                     yield TextPart(text)
-            case Reasoning(text):
+            case llm.Reasoning(text):
                 if kept is not None:
                     yield ThinkingPart(text, **kept)
-            case ToolCall(id, name, arguments):
+            case llm.ToolCall(id, name, arguments):
                 given: dict[str, Any] = msgspec.json.decode(bytes(arguments_object(arguments)))
                 kept = {key: value for key, value in (kept or {}).items() if key != "signature"}
                 yield ToolCallPart(name, given, id, **kept)
 
 
-FINISHES: Mapping[str, FinishReason] = {
-    "stop": FinishReason.STOP,
-    "length": FinishReason.LENGTH,
-    "tool_call": FinishReason.TOOL_CALLS,
-    "content_filter": FinishReason.REFUSAL,
+FINISHES: Mapping[str, llm.FinishReason] = {
+    "stop": llm.FinishReason.STOP,
+    "length": llm.FinishReason.LENGTH,
+    "tool_call": llm.FinishReason.TOOL_CALLS,
+    "content_filter": llm.FinishReason.REFUSAL,
 }
 
 
 class TheirAnswer(Gathered):
     """What has come of an answer."""
 
-    def __init__(self, request: ModelRequest, secrets: Sequence[str] = ()) -> None:
+    def __init__(self, request: llm.ModelRequest, secrets: Sequence[str] = ()) -> None:
         super().__init__()
         self._request, self._secrets = request, secrets
         self._coming: dict[int, ComingCall] = {}
 
-    def read(self, event: ModelResponseStreamEvent) -> Iterator[Streamed]:
+    def read(self, event: ModelResponseStreamEvent) -> Iterator[llm.Streamed]:
         """The pieces in one event."""
         match event:
             case PartStartEvent(index=index, part=part):
@@ -275,21 +262,21 @@ class TheirAnswer(Gathered):
             case _:
                 pass  # the end of another part
 
-    def end(self, stream: StreamedResponse) -> Iterator[Streamed]:
+    def end(self, stream: StreamedResponse) -> Iterator[llm.Streamed]:
         """The last pieces, now that no event comes any more; Trouble if the answer is not whole."""
         whole = stream.get()
         if is_counted(stream.usage):
             self.count_usage(lambda: usage_of(stream.usage))
         said = stream.finish_reason or (whole.provider_details or {}).get("finish_reason")
         if not said or whole.state != "complete":
-            raise ExchangeFailed(FailureKind.CUT, "broke off its answer (it has no end)", is_sent=True)
-        self.finish = FINISHES.get(stream.finish_reason or "", FinishReason.OTHER)
-        if self.is_empty and self.finish_reason not in (FinishReason.LENGTH, FinishReason.REFUSAL):
-            raise ExchangeFailed(FailureKind.EMPTY, "answered nothing", is_sent=True)
+            raise ExchangeFailed(llm.FailureKind.CUT, "broke off its answer (it has no end)", is_sent=True)
+        self.finish = FINISHES.get(stream.finish_reason or "", llm.FinishReason.OTHER)
+        if self.is_empty and self.finish_reason not in (llm.FinishReason.LENGTH, llm.FinishReason.REFUSAL):
+            raise ExchangeFailed(llm.FailureKind.EMPTY, "answered nothing", is_sent=True)
         for part in whole.parts:
             if isinstance(part, ToolCallPart):
                 yield self._whole_call(part)
-        yield Finished(
+        yield llm.Finished(
             usage=self.usage
             or estimated_usage(self._request, pieces=self.pieces, characters=self.characters),
             finish_reason=self.finish_reason,
@@ -298,7 +285,7 @@ class TheirAnswer(Gathered):
             note=self.note,
         )
 
-    def _begun(self, index: int, part: ModelResponsePart) -> Iterator[Streamed]:
+    def _begun(self, index: int, part: ModelResponsePart) -> Iterator[llm.Streamed]:
         match part:
             case TextPart(content=text):
                 if text:
@@ -315,7 +302,7 @@ class TheirAnswer(Gathered):
             case _:
                 pass  # a part of a kind that our answers do not have
 
-    def _more(self, index: int, delta: ModelResponsePartDelta) -> Iterator[Streamed]:
+    def _more(self, index: int, delta: ModelResponsePartDelta) -> Iterator[llm.Streamed]:
         match delta:
             case TextPartDelta(content_delta=text):
                 if text:
@@ -334,9 +321,9 @@ class TheirAnswer(Gathered):
     def _shown(self, text: str | None) -> str:
         return hide(plain(text or "", most=200), self._secrets)
 
-    def _whole_call(self, part: ToolCallPart) -> ToolCall:
+    def _whole_call(self, part: ToolCallPart) -> llm.ToolCall:
         arguments = _arguments_text(part.args).strip() or "{}"
-        return ToolCall(part.tool_call_id, part.tool_name, arguments, sealed(self._request.model, part))
+        return llm.ToolCall(part.tool_call_id, part.tool_name, arguments, sealed(self._request.model, part))
 
 
 def is_counted(counted: RequestUsage) -> bool:
@@ -344,9 +331,9 @@ def is_counted(counted: RequestUsage) -> bool:
     return not counted.unmeasured_requests and counted.total_tokens != 0
 
 
-def usage_of(counted: RequestUsage) -> TokenUsage:
+def usage_of(counted: RequestUsage) -> llm.TokenUsage:
     """What the provider counted, where parts are in their sums as they are in ours."""
-    return TokenUsage(
+    return llm.TokenUsage(
         input=count(counted.input_tokens),
         output=count(counted.output_tokens),
         cached_input=count(counted.cache_read_tokens),
@@ -396,7 +383,7 @@ REFUSED = (UserError, InvalidInput, TypeError, NotImplementedError, LookupError,
 
 def failure_of(
     error: Exception, asked: AskedModel, *, has_begun: bool, now_us: int, secrets: Sequence[str]
-) -> Failure:
+) -> llm.Failure:
     """The failure; `has_begun` says whether pieces of the answer had come."""
     said = plain(hide(str(error), secrets)).rstrip(". ")
     match error:
@@ -407,32 +394,32 @@ def failure_of(
             return msgspec.structs.replace(found, may_have_cost=found.may_have_cost or has_begun)
         case UnexpectedModelBehavior():
             what = "sent something that is no answer"
-            return failed(asked, FailureKind.CUT, what, may_have_cost=True)
+            return failed(asked, llm.FailureKind.CUT, what, may_have_cost=True)
         case _ if isinstance(status := getattr(error, "status_code", None), int) and status >= 400:
             response = ProviderResponse(status=status, headers={}, body=str(error).encode("utf-8", "replace"))
             return refusal(asked, response, now_us=now_us, secrets=secrets)
         case _ if "Credential" in type(error).__name__:
-            return failed(asked, FailureKind.AUTH, f"cannot be asked: {said}")
+            return failed(asked, llm.FailureKind.AUTH, f"cannot be asked: {said}")
         case _ if has_begun:
             what = f"broke off its answer ({type(error).__name__}: {said})"
-            return failed(asked, FailureKind.CUT, what, may_have_cost=True)
+            return failed(asked, llm.FailureKind.CUT, what, may_have_cost=True)
         case _ if isinstance(error, REFUSED) or "Config" in type(error).__name__:
-            return failed(asked, FailureKind.REQUEST, f"cannot be asked: {said}")
+            return failed(asked, llm.FailureKind.REQUEST, f"cannot be asked: {said}")
         case _:
             what = f"failed ({type(error).__name__}: {said})"
-            return failed(asked, FailureKind.TRANSIENT, what, may_have_cost=True)
+            return failed(asked, llm.FailureKind.TRANSIENT, what, may_have_cost=True)
 
 
-def _unreachable(error: ModelConnectionError, asked: AskedModel, has_begun: bool) -> Failure:
+def _unreachable(error: ModelConnectionError, asked: AskedModel, has_begun: bool) -> llm.Failure:
     is_sent = error.phase not in ("pool", "connect")
     if has_begun:
         what = "broke off its answer (the connection was closed)"
-        return failed(asked, FailureKind.CUT, what, may_have_cost=True)
+        return failed(asked, llm.FailureKind.CUT, what, may_have_cost=True)
     what = "closed the connection before it answered" if is_sent else "could not be reached"
-    return failed(asked, FailureKind.TRANSIENT, what, may_have_cost=is_sent)
+    return failed(asked, llm.FailureKind.TRANSIENT, what, may_have_cost=is_sent)
 
 
-def _refused(error: ModelAPIError, asked: AskedModel, now_us: int, secrets: Sequence[str]) -> Failure:
+def _refused(error: ModelAPIError, asked: AskedModel, now_us: int, secrets: Sequence[str]) -> llm.Failure:
     status, headers = None, {}
     if isinstance(error, ModelHTTPError):
         status = error.status_code
@@ -455,7 +442,7 @@ def _refused(error: ModelAPIError, asked: AskedModel, now_us: int, secrets: Sequ
     if status is None:
         what = f"failed ({plain(hide(_error_text(error), secrets)).rstrip('. ')})"
         found = failed(asked, found.kind, what, retry_at_us=found.retry_at_us)
-    is_unclear = status is None and found.kind is FailureKind.TRANSIENT
+    is_unclear = status is None and found.kind is llm.FailureKind.TRANSIENT
     return msgspec.structs.replace(found, may_have_cost=error.in_stream or is_unclear)
 
 

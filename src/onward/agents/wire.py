@@ -26,21 +26,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from onward.agents.model import (
-    TOKENS_MAX,
-    Failure,
-    FailureKind,
-    Finished,
-    FinishReason,
-    ModelFailed,
-    ModelRequest,
-    ReasoningDelta,
-    Streamed,
-    TextDelta,
-    TokenUsage,
-    ToolCall,
-    ToolCallDelta,
-)
+from onward.agents import model as llm
 from onward.agents.prices import estimated_usage
 from onward.agents.refusal import AskedModel, ProviderResponse, error_in_stream, failed, hide, plain, refusal
 
@@ -48,7 +34,7 @@ from onward.agents.refusal import AskedModel, ProviderResponse, error_in_stream,
 class AnswerReader(Protocol):
     """Reads the events of one answer. `Gathered` has all but `read` and `read_late`."""
 
-    usage: TokenUsage | None
+    usage: llm.TokenUsage | None
     note: str
     model: str
     request_id: str
@@ -59,11 +45,11 @@ class AnswerReader(Protocol):
     is_done: bool
 
     @property
-    def finish_reason(self) -> FinishReason:
+    def finish_reason(self) -> llm.FinishReason:
         """Why it ended."""
         ...
 
-    def read(self, event: bytes) -> Iterator[Streamed]:
+    def read(self, event: bytes) -> Iterator[llm.Streamed]:
         """The pieces in one event, or in a whole answer of a server that does not stream.
 
         Raises ErrorInAnswer for an error, and msgspec.DecodeError or RecursionError for what is no answer.
@@ -77,7 +63,7 @@ class AnswerReader(Protocol):
         """
         ...
 
-    def tool_calls(self) -> list[ToolCall]:
+    def tool_calls(self) -> list[llm.ToolCall]:
         """The tool calls, as far as they have come."""
         ...
 
@@ -93,7 +79,7 @@ class WireFormat(Protocol):
         """The headers of this format, with the key if there is one."""
         ...
 
-    def body(self, request: ModelRequest, model: str) -> bytes:
+    def body(self, request: llm.ModelRequest, model: str) -> bytes:
         """The request as JSON; the same request gives the same bytes."""
         ...
 
@@ -109,17 +95,17 @@ class ComingCall:
         self.index, self.id, self.name, self.signature = index, "", "", ""
         self.arguments: list[str] = []
 
-    def whole(self) -> ToolCall:
+    def whole(self) -> llm.ToolCall:
         """The call as far as it has come."""
         arguments = "".join(self.arguments).strip() or "{}"
-        return ToolCall(self.id or f"call_{self.index}", self.name, arguments, self.signature)
+        return llm.ToolCall(self.id or f"call_{self.index}", self.name, arguments, self.signature)
 
 
 class Gathered:
     """The parts that every format's reader adds to, and whether they are a whole answer."""
 
     def __init__(self) -> None:
-        self.usage: TokenUsage | None = None
+        self.usage: llm.TokenUsage | None = None
         self.note = ""
         """Why nobody knows what the answer cost."""
         self.model = self.request_id = ""
@@ -129,24 +115,24 @@ class Gathered:
         """No text and no tool call has come; reasoning alone is no answer."""
         self.is_whole = self.is_done = False
         """Whole: it has its end, and so has all that is in it. Done: the server says that nothing follows."""
-        self.finish: FinishReason | None = None
+        self.finish: llm.FinishReason | None = None
         self.is_refused = False
         self.calls: list[ComingCall] = []
 
     @property
-    def finish_reason(self) -> FinishReason:
+    def finish_reason(self) -> llm.FinishReason:
         """Why it ended."""
         if self.is_refused:
-            return FinishReason.REFUSAL
-        if self.calls and self.finish in (None, FinishReason.STOP, FinishReason.OTHER):
-            return FinishReason.TOOL_CALLS  # some servers say `stop` after tool calls
-        return self.finish or FinishReason.STOP
+            return llm.FinishReason.REFUSAL
+        if self.calls and self.finish in (None, llm.FinishReason.STOP, llm.FinishReason.OTHER):
+            return llm.FinishReason.TOOL_CALLS  # some servers say `stop` after tool calls
+        return self.finish or llm.FinishReason.STOP
 
-    def tool_calls(self) -> list[ToolCall]:
+    def tool_calls(self) -> list[llm.ToolCall]:
         """The tool calls, as far as they have come."""
         return [call.whole() for call in self.calls]
 
-    def count_usage(self, read: Callable[[], TokenUsage]) -> None:
+    def count_usage(self, read: Callable[[], llm.TokenUsage]) -> None:
         """Take what the server counted, of which the last word counts; a note, if no model can have used it.
 
         It is no part of the answer, so an answer is never given up for it.
@@ -160,17 +146,17 @@ class Gathered:
         else:
             self.usage, self.note = usage, ""
 
-    def add_text(self, text: str) -> TextDelta:
+    def add_text(self, text: str) -> llm.TextDelta:
         """More text of the answer."""
         self.is_empty = False
         self._count(text)
-        return TextDelta(text)
+        return llm.TextDelta(text)
 
-    def add_reasoning(self, text: str, signature: str = "") -> ReasoningDelta:
+    def add_reasoning(self, text: str, signature: str = "") -> llm.ReasoningDelta:
         """More reasoning; a signature ends a part of it."""
         if text:
             self._count(text)
-        return ReasoningDelta(text, signature)
+        return llm.ReasoningDelta(text, signature)
 
     def begin_call(self) -> ComingCall:
         """A call of which nothing has come yet."""
@@ -179,14 +165,14 @@ class Gathered:
 
     def add_to_call(
         self, call: ComingCall, *, id: str = "", name: str = "", arguments: str = ""
-    ) -> ToolCallDelta:
+    ) -> llm.ToolCallDelta:
         """More of a call; the first id counts."""
         self.is_empty = False
         call.id = call.id or id
         call.name += name
         call.arguments.append(arguments)
         self._count(name + arguments)
-        return ToolCallDelta(index=call.index, id=id, name=name, arguments=arguments)
+        return llm.ToolCallDelta(index=call.index, id=id, name=name, arguments=arguments)
 
     def _count(self, text: str) -> None:
         self.pieces += 1
@@ -196,7 +182,7 @@ class Gathered:
 class ExchangeFailed(Exception):
     """The exchange failed; `what` goes on after the name of the one that was asked."""
 
-    def __init__(self, kind: FailureKind, what: str, *, is_sent: bool) -> None:
+    def __init__(self, kind: llm.FailureKind, what: str, *, is_sent: bool) -> None:
         self.kind, self.what, self.is_sent = kind, what, is_sent
         super().__init__(what)
 
@@ -272,7 +258,7 @@ class SseReader:
 
 
 STREAM, WHOLE, PAGE = "text/event-stream", "application/json", "text/html"
-MAY_HAVE_COST = (FailureKind.CUT, FailureKind.TRANSIENT, FailureKind.EMPTY)
+MAY_HAVE_COST = (llm.FailureKind.CUT, llm.FailureKind.TRANSIENT, llm.FailureKind.EMPTY)
 
 
 class ResponseReader:
@@ -284,7 +270,7 @@ class ResponseReader:
     """
 
     def __init__(
-        self, request: ModelRequest, asked: AskedModel, answer: AnswerReader, secrets: Sequence[str] = ()
+        self, request: llm.ModelRequest, asked: AskedModel, answer: AnswerReader, secrets: Sequence[str] = ()
     ) -> None:
         self._request, self._asked, self._secrets = request, asked, secrets
         self._answer, self._events = answer, SseReader()
@@ -296,7 +282,7 @@ class ResponseReader:
         shown = {name: hide(value, self._secrets) for name, value in head.headers.items()}
         self._head = head = ProviderResponse(status=head.status, headers=shown)
         if head.status == 200 and head.content_type == PAGE:
-            raise ExchangeFailed(FailureKind.REQUEST, "answered with an HTML page", is_sent=False)
+            raise ExchangeFailed(llm.FailureKind.REQUEST, "answered with an HTML page", is_sent=False)
         if head.content_type == WHOLE:
             self._whole = bytearray()  # of a server that does not stream
 
@@ -315,7 +301,7 @@ class ResponseReader:
         """Whether the head promises an answer."""
         return self._head is not None and self._head.status == 200
 
-    def feed(self, received: bytes) -> Iterator[Streamed]:
+    def feed(self, received: bytes) -> Iterator[llm.Streamed]:
         """The pieces in the next bytes of the body."""
         if self._whole is not None:
             self._whole += received
@@ -323,10 +309,10 @@ class ResponseReader:
         try:
             events = self._events.feed(received)
         except TooLarge:
-            raise ExchangeFailed(FailureKind.CUT, "sent a piece without end", is_sent=True) from None
+            raise ExchangeFailed(llm.FailureKind.CUT, "sent a piece without end", is_sent=True) from None
         yield from self._pieces(events)
 
-    def end(self, trouble: ExchangeFailed | None = None) -> Iterator[Streamed]:
+    def end(self, trouble: ExchangeFailed | None = None) -> Iterator[llm.Streamed]:
         """The last pieces, now that the body has ended; `trouble` if it broke off.
 
         That is raised, unless the answer was whole before.
@@ -335,13 +321,16 @@ class ResponseReader:
         answer = self._answer
         if not answer.is_whole:
             raise trouble or ExchangeFailed(
-                FailureKind.CUT, "broke off its answer (it has no end)", is_sent=True
+                llm.FailureKind.CUT, "broke off its answer (it has no end)", is_sent=True
             )
-        if answer.is_empty and answer.finish_reason not in (FinishReason.LENGTH, FinishReason.REFUSAL):
-            raise ExchangeFailed(FailureKind.EMPTY, "answered nothing", is_sent=True)
+        if answer.is_empty and answer.finish_reason not in (
+            llm.FinishReason.LENGTH,
+            llm.FinishReason.REFUSAL,
+        ):
+            raise ExchangeFailed(llm.FailureKind.EMPTY, "answered nothing", is_sent=True)
         yield from answer.tool_calls()
         model = hide(plain(answer.model), self._secrets) or self._asked.model
-        yield Finished(
+        yield llm.Finished(
             usage=self._usage(),
             finish_reason=answer.finish_reason,
             model=model,
@@ -349,12 +338,12 @@ class ResponseReader:
             note=answer.note or (NOT_COUNTED if trouble is not None and answer.usage is None else ""),
         )
 
-    def refused(self, body: bytes, now_us: int) -> Failure:
+    def refused(self, body: bytes, now_us: int) -> llm.Failure:
         """What an error response means."""
         response = msgspec.structs.replace(self._response, body=body)
         return refusal(self._asked, response, now_us=now_us, secrets=self._secrets)
 
-    def broken(self, trouble: ExchangeFailed) -> Failure:
+    def broken(self, trouble: ExchangeFailed) -> llm.Failure:
         """What a broken exchange comes to."""
         return failed(
             self._asked,
@@ -366,7 +355,7 @@ class ResponseReader:
             may_have_cost=trouble.is_sent and trouble.kind in MAY_HAVE_COST,
         )
 
-    def _rest(self, trouble: ExchangeFailed | None) -> Iterator[Streamed]:
+    def _rest(self, trouble: ExchangeFailed | None) -> Iterator[llm.Streamed]:
         """What came last, and has no mark at its end."""
         if trouble is not None and self._answer.is_whole:
             return
@@ -380,7 +369,7 @@ class ResponseReader:
         with suppress(msgspec.DecodeError, RecursionError):
             self._answer.read_late(event)
 
-    def _pieces(self, events: Sequence[bytes]) -> Iterator[Streamed]:
+    def _pieces(self, events: Sequence[bytes]) -> Iterator[llm.Streamed]:
         for event in events:
             if self._answer.is_done:
                 return
@@ -391,11 +380,11 @@ class ResponseReader:
                 yield from self._answer.read(event)
             except (msgspec.DecodeError, RecursionError):
                 raise ExchangeFailed(
-                    FailureKind.CUT, "sent something that is no answer", is_sent=True
+                    llm.FailureKind.CUT, "sent something that is no answer", is_sent=True
                 ) from None
             except ErrorInAnswer as sent:
                 told = error_in_stream(self._asked, sent.error, self._response, secrets=self._secrets)
-                raise ModelFailed(msgspec.structs.replace(told, usage=self._answer.usage)) from None
+                raise llm.ModelFailed(msgspec.structs.replace(told, usage=self._answer.usage)) from None
 
     @property
     def _response(self) -> ProviderResponse:
@@ -406,7 +395,7 @@ class ResponseReader:
         """The provider's name for the answer, of a format that puts it there instead of into a header."""
         return hide(plain(self._answer.request_id, most=200), self._secrets)
 
-    def _usage(self) -> TokenUsage:
+    def _usage(self) -> llm.TokenUsage:
         answer = self._answer
         return answer.usage or estimated_usage(
             self._request, pieces=answer.pieces, characters=answer.characters
@@ -475,7 +464,7 @@ def count(tokens: Count) -> int:
     """A number of tokens, 0 for none; UsageUnreadable if no model can have used so many."""
     if tokens is None:
         return 0
-    if not 0 <= tokens <= TOKENS_MAX or tokens != int(tokens):
+    if not 0 <= tokens <= llm.TOKENS_MAX or tokens != int(tokens):
         raise UsageUnreadable
     return int(tokens)
 

@@ -8,19 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import msgspec
 from blake3 import blake3
 
-from onward.carry.format import (
-    FORMAT,
-    VERSION,
-    AnyLine,
-    BlobLine,
-    CarriedRun,
-    EffectLine,
-    End,
-    EventLine,
-    Header,
-    MessageLine,
-    write_line,
-)
+from onward.carry import format as lines
 from onward.errors import HistoryCorrupt, Refused, RunNotFound, StoreCorrupt
 from onward.machine.fold.rows import MessagesSeen, note_message
 from onward.model.call import CallFinished, CallLost, CallStarted
@@ -90,18 +78,18 @@ class Exporter:
     async def export(self, rows: Sequence[RunRow]) -> Carried:
         """Export these runs; parents must come before their forks."""
         runs = [await self._named(row) for row in rows]
-        self._put(Header(format=FORMAT, version=VERSION, onward=ONWARD, runs=tuple(runs)))
+        self._put(lines.Header(format=lines.FORMAT, version=lines.VERSION, onward=ONWARD, runs=tuple(runs)))
         for run in runs:
             await self._run(run)
-        self._put(End(lines=self._lines, hash=self._hash.hexdigest()))
+        self._put(lines.End(lines=self._lines, hash=self._hash.hexdigest()))
         return self.carried
 
-    async def _named(self, row: RunRow) -> CarriedRun:
+    async def _named(self, row: RunRow) -> lines.CarriedRun:
         end = await self._record(row.id, row.head)
         if row.parent is None or row.parent_seq is None:
-            return CarriedRun(id=row.id, head=row.head, hash=end.hash.hex())
+            return lines.CarriedRun(id=row.id, head=row.head, hash=end.hash.hex())
         below = await self._record(row.parent, row.parent_seq)
-        return CarriedRun(
+        return lines.CarriedRun(
             id=row.id,
             head=row.head,
             hash=end.hash.hex(),
@@ -116,21 +104,21 @@ class Exporter:
             raise HistoryCorrupt(run_id, seq, "the event is missing")
         return found[0]
 
-    async def _run(self, run: CarriedRun) -> None:
+    async def _run(self, run: lines.CarriedRun) -> None:
         position, said = run.start, MessagesSeen()
         async for page in self._pages(run):
             position = check_chain(position, page)
             for record in page:
                 for name in content_of(record):
                     await self._blob(record, name)
-                self._put(EventLine.of(record))
+                self._put(lines.EventLine.of(record))
                 if record.kind in CALLS:
                     note_message(said, unseal(record))
             self.carried.events += len(page)
         if position != run.end:
             raise HistoryCorrupt(run.id, position.seq + 1, "the event is missing")
         for effect in await self._store.effects.read(run.id, limit=EFFECTS_MAX):
-            self._put(EffectLine.of(effect))
+            self._put(lines.EffectLine.of(effect))
             self.carried.effects += 1
         await self._messages(run.id, said)
         self.carried.runs.append(run.id)
@@ -150,7 +138,7 @@ class Exporter:
             self._put(message_line(one, states[one.id], content_hash(content)))
             self.carried.messages += 1
 
-    async def _pages(self, run: CarriedRun) -> AsyncIterator[Sequence[StoredEvent]]:
+    async def _pages(self, run: lines.CarriedRun) -> AsyncIterator[Sequence[StoredEvent]]:
         """The events in pages whose size depends on their large values."""
         after, limit = run.parent_seq, PAGE_FIRST
         while after < run.head and (
@@ -171,21 +159,21 @@ class Exporter:
     def _put_blob(self, name: str, content: bytes) -> None:
         if name in self._stored:
             return
-        self._put(BlobLine(hash=name, content=content))
+        self._put(lines.BlobLine(hash=name, content=content))
         self._stored.add(name)
         self.carried.blobs += 1
 
-    def _put(self, line: AnyLine) -> None:
-        written = write_line(line)
+    def _put(self, line: lines.AnyLine) -> None:
+        written = lines.write_line(line)
         self._hash.update(written)
         self._lines += 1
         self.carried.bytes += len(written)
         self._write(written)
 
 
-def message_line(message: Message, state: MessageState, content: str) -> MessageLine:
+def message_line(message: Message, state: MessageState, content: str) -> lines.MessageLine:
     """A message as an export has it; one that streams in this log may have ended since."""
-    return MessageLine(
+    return lines.MessageLine(
         id=message.id,
         chat=message.chat,
         run=message.run_id,

@@ -33,21 +33,8 @@ from cyclopts.exceptions import (
     UnusedCliTokensError,
 )
 
+from onward import errors
 from onward.config import is_debugging
-from onward.errors import (
-    AmbiguousRun,
-    ConditionError,
-    HistoryCorrupt,
-    InvalidInput,
-    InvalidPipeline,
-    LeaseLost,
-    OnwardError,
-    Refused,
-    RunNotFound,
-    StylesheetError,
-    UnknownHandler,
-    WorkdirGone,
-)
 from onward.model.values import DAY_S, HOUR_S, MINUTE_S
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 
@@ -76,10 +63,12 @@ def with_command_first(words: Sequence[str]) -> list[str]:
     if not before:
         return [*words]
     if not command:
-        raise InvalidInput(f"there is no command after {' '.join(before)}; write one, such as `status`.")
+        raise errors.InvalidInput(
+            f"there is no command after {' '.join(before)}; write one, such as `status`."
+        )
     for flag in (word.partition("=")[0] for word in before if word.startswith("-")):
         if flag in WITH_VALUE and any(word.partition("=")[0] == flag for word in command):
-            raise InvalidInput(f"{flag} is given twice; say it once.")
+            raise errors.InvalidInput(f"{flag} is given twice; say it once.")
     return [*command, *before]
 
 
@@ -138,11 +127,11 @@ def values_of_file(path: str | None) -> dict[str, Any]:
         with open(path, "rb") as file:
             found = json.loads(file.read())
     except OSError as error:
-        raise InvalidInput(f"--set-file {path} cannot be read: {error.strerror}.") from None
+        raise errors.InvalidInput(f"--set-file {path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"--set-file {path} is not JSON: {error}.") from None
+        raise errors.InvalidInput(f"--set-file {path} is not JSON: {error}.") from None
     if not isinstance(found, dict):
-        raise InvalidInput(f'--set-file {path} is not a JSON object; write {{"KEY": VALUE, …}}.')
+        raise errors.InvalidInput(f'--set-file {path} is not a JSON object; write {{"KEY": VALUE, …}}.')
     return found
 
 
@@ -151,20 +140,24 @@ def _setting(setting: str, flag: str) -> tuple[str, Any]:
     is_json = key.endswith(":")
     key = key.removesuffix(":")
     if not equals or not key:
-        raise InvalidInput(f"{flag} {setting!r} sets nothing; write KEY=VALUE for text or KEY:=JSON.")
+        raise errors.InvalidInput(f"{flag} {setting!r} sets nothing; write KEY=VALUE for text or KEY:=JSON.")
     if not is_json:
         return key, value
     try:
         return key, json.loads(value)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{flag} {key}:= is followed by something that is not JSON: {error}.") from None
+        raise errors.InvalidInput(
+            f"{flag} {key}:= is followed by something that is not JSON: {error}."
+        ) from None
 
 
 def one_of(flags: Mapping[str, bool]) -> str | None:
     """The one flag that is given, or None; refuses several, because they contradict each other."""
     given = [name for name, is_given in flags.items() if is_given]
     if len(given) > 1:
-        raise InvalidInput(f"{' and '.join(f'--{name}' for name in given)} contradict each other; say one.")
+        raise errors.InvalidInput(
+            f"{' and '.join(f'--{name}' for name in given)} contradict each other; say one."
+        )
     return given[0] if given else None
 
 
@@ -234,7 +227,13 @@ INTERRUPTED = 130
 """Ctrl-C in a command that executes no run."""
 
 _OF_STATUS = {"completed": FINE, "failed": FAILED, "cancelled": FAILED}
-_USAGE_ERRORS = (InvalidInput, InvalidPipeline, ConditionError, StylesheetError, UnknownHandler)
+_USAGE_ERRORS = (
+    errors.InvalidInput,
+    errors.InvalidPipeline,
+    errors.ConditionError,
+    errors.StylesheetError,
+    errors.UnknownHandler,
+)
 
 
 def exit_of(status: str) -> int:
@@ -242,7 +241,7 @@ def exit_of(status: str) -> int:
     return _OF_STATUS.get(status, UNFINISHED)
 
 
-def exit_of_error(error: OnwardError) -> int:
+def exit_of_error(error: errors.OnwardError) -> int:
     """The exit code of a command that ended with this error."""
     return USAGE if isinstance(error, _USAGE_ERRORS) else FAILED
 
@@ -428,12 +427,12 @@ def _is_tty(stream: TextIO | None) -> bool:
     return stream is not None and not stream.closed and stream.isatty()
 
 
-def tell_error(out: Output, error: OnwardError) -> int:
+def tell_error(out: Output, error: errors.OnwardError) -> int:
     """Print an error that Onward raised."""
-    prefix = "" if isinstance(error, InvalidPipeline) else "onward: "
+    prefix = "" if isinstance(error, errors.InvalidPipeline) else "onward: "
     said = with_flags(as_typed(str(error), out.words), out.words)
     out.note(f"{prefix}{said}")
-    if isinstance(error, Refused) and error.details.get("left"):
+    if isinstance(error, errors.Refused) and error.details.get("left"):
         _tell_left(out, error.details["left"])
     _tell_json(out, {"code": code_of(error), "message": said, **_details(error)})
     _tell_where(out, error)
@@ -457,28 +456,28 @@ def tell_defect(out: Output, error: BaseException) -> int:
     return FAILED
 
 
-def code_of(error: OnwardError) -> str:
+def code_of(error: errors.OnwardError) -> str:
     """The stable name of an error: a refusal's own code, else its class in words."""
-    if isinstance(error, Refused):
+    if isinstance(error, errors.Refused):
         return error.code
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()
 
 
-def _details(error: OnwardError) -> dict[str, Any]:
+def _details(error: errors.OnwardError) -> dict[str, Any]:
     match error:
-        case Refused():
+        case errors.Refused():
             return error.details
-        case RunNotFound():
+        case errors.RunNotFound():
             return {"wanted": error.wanted}
-        case AmbiguousRun():
+        case errors.AmbiguousRun():
             return {"wanted": error.wanted, "matches": list(error.matches)}
-        case HistoryCorrupt():
+        case errors.HistoryCorrupt():
             return {"run": error.run_id, "seq": error.seq}
-        case WorkdirGone():
+        case errors.WorkdirGone():
             return {"run": error.run_id, "workdir": error.workdir}
-        case LeaseLost():
+        case errors.LeaseLost():
             return {"run": error.run_id}
-        case InvalidPipeline():
+        case errors.InvalidPipeline():
             return {"diagnostics": list(error.diagnostics)}
         case _:
             return {}

@@ -18,33 +18,10 @@ from onward.operations.here.replies import (
     RunsCollected,
     RunVerified,
 )
+from onward.replies import database as shapes
+from onward.replies import steps as step_shapes
 from onward.replies.chats import ChatList, ChatPage, MessagePiece, MessageSent
-from onward.replies.database import (
-    LimitChanged,
-    LimitList,
-    NotificationList,
-    PipelineAdded,
-    PipelineList,
-    PipelineListed,
-    PipelinePage,
-    PipelineRemoved,
-    RunBroken,
-    Stats,
-    UsageList,
-    WorkerListed,
-)
 from onward.replies.runs import GateListed, ResumePreview, RunListed, RunState, RunWithNotice
-from onward.replies.steps import (
-    ArtifactContent,
-    ArtifactListed,
-    CallListed,
-    Checkpoint,
-    Drawing,
-    EffectShown,
-    EventShown,
-    RunPage,
-    StepPage,
-)
 
 
 class ErrorShown(TypedDict):
@@ -94,7 +71,7 @@ class RunsRecovered(TypedDict):
     interrupted: list[str]
     requeued: list[str]
     waiting: list[str]
-    broken: list[RunBroken]
+    broken: list[shapes.RunBroken]
 
 
 class EffectForgotten(TypedDict):
@@ -157,21 +134,24 @@ REPLIES: Mapping[str, Sequence[JsonReply]] = {
         JsonReply(RunListed, "with a run"),
         JsonReply(RunListed, "--watch", is_lines=True),
     ),
-    "show": (JsonReply(RunPage), JsonReply(StepPage, "with a step")),
+    "show": (JsonReply(step_shapes.RunPage), JsonReply(step_shapes.StepPage, "with a step")),
     "logs": (JsonReply(LogPiece, is_lines=True),),
     "messages": (JsonReply(MessagePiece, is_lines=True),),
-    "events": (JsonReply(EventShown, is_lines=True),),
-    "checkpoints": (JsonReply(list[Checkpoint]),),
-    "graph": (JsonReply(Drawing),),
+    "events": (JsonReply(step_shapes.EventShown, is_lines=True),),
+    "checkpoints": (JsonReply(list[step_shapes.Checkpoint]),),
+    "graph": (JsonReply(step_shapes.Drawing),),
     "files": (JsonReply(FilesWritten),),
     "receipts": (JsonReply(ReceiptsWritten),),
-    "calls": (JsonReply(list[CallListed]),),
-    "artifacts": (JsonReply(list[ArtifactListed]), JsonReply(ArtifactContent, "with an artifact")),
-    "notifications": (JsonReply(NotificationList),),
+    "calls": (JsonReply(list[step_shapes.CallListed]),),
+    "artifacts": (
+        JsonReply(list[step_shapes.ArtifactListed]),
+        JsonReply(step_shapes.ArtifactContent, "with an artifact"),
+    ),
+    "notifications": (JsonReply(shapes.NotificationList),),
     "models": (JsonReply(ModelList),),
     "tools": (JsonReply(ToolList),),
-    "limits": (JsonReply(LimitList), JsonReply(LimitChanged, "with set or reset")),
-    "usage": (JsonReply(UsageList),),
+    "limits": (JsonReply(shapes.LimitList), JsonReply(shapes.LimitChanged, "with set or reset")),
+    "usage": (JsonReply(shapes.UsageList),),
     "resume": (*_RESUMED, JsonReply(ResumePreview, "--dry-run")),
     "retry": _RESUMED,
     "skip": _RESUMED,
@@ -183,22 +163,22 @@ REPLIES: Mapping[str, Sequence[JsonReply]] = {
     "steer": (JsonReply(Steered),),
     "answer": (JsonReply(RunState), JsonReply(list[GateListed], "without a run")),
     "pipelines": (
-        JsonReply(PipelineList),
-        JsonReply(PipelineAdded, "with add"),
-        JsonReply(PipelinePage, "with show"),
-        JsonReply(PipelineListed, "with enable"),
-        JsonReply(PipelineRemoved, "with remove"),
+        JsonReply(shapes.PipelineList),
+        JsonReply(shapes.PipelineAdded, "with add"),
+        JsonReply(shapes.PipelinePage, "with show"),
+        JsonReply(shapes.PipelineListed, "with enable"),
+        JsonReply(shapes.PipelineRemoved, "with remove"),
     ),
     "chat": (JsonReply(MessageSent),),
     "chats": (JsonReply(ChatList), JsonReply(ChatPage, "with show")),
     "submit": (JsonReply(RunState), JsonReply(list[RunListed], "--from-jsonl")),
     "worker": (JsonReply(WorkerDone),),
-    "workers": (JsonReply(list[WorkerListed]),),
+    "workers": (JsonReply(list[shapes.WorkerListed]),),
     "recover": (JsonReply(RunsRecovered),),
-    "stats": (JsonReply(Stats),),
+    "stats": (JsonReply(shapes.Stats),),
     "effect": (
         JsonReply(EffectMade),
-        JsonReply(EffectShown, "without a command, or --done"),
+        JsonReply(step_shapes.EffectShown, "without a command, or --done"),
         JsonReply(EffectForgotten, "--forget"),
     ),
     "gc": (JsonReply(RunsCollected),),

@@ -20,17 +20,7 @@ import msgspec
 from onward.draw.geometry import Direction, one_line
 from onward.draw.layers import Pair, loops_back, reading_order
 from onward.machine.reasons import ContinuesAt, reason_of
-from onward.model.events import (
-    Event,
-    GoalRedirected,
-    Outcome,
-    ParallelStarted,
-    StepFinished,
-    StepRouted,
-    StepStarted,
-    StepStatus,
-    Transition,
-)
+from onward.model import events as ev
 from onward.model.ids import branch_of, is_in_step, node_of, place_of, step_of_gate
 from onward.model.run import AttemptState, Gate, OpenStep, Run, RunStatus
 from onward.pipeline.graph import SHAPE_KINDS, Edge, Graph, Node
@@ -232,14 +222,14 @@ class Trace(msgspec.Struct):
 
     moves: Counter[Move] = msgspec.field(default_factory=Counter)
     finished: Counter[str] = msgspec.field(default_factory=Counter)
-    outcomes: dict[str, Outcome] = msgspec.field(default_factory=dict)
+    outcomes: dict[str, ev.Outcome] = msgspec.field(default_factory=dict)
     visits: dict[str, int] = msgspec.field(default_factory=dict)
     attempts: Counter[str] = msgspec.field(default_factory=Counter)
     """An attempt that starts again after a crash counts once."""
     _last: str = ""
     _log: Projection = msgspec.field(default_factory=Projection)
 
-    def add(self, events: Iterable[Event]) -> None:
+    def add(self, events: Iterable[ev.Event]) -> None:
         """Add the next events of the log."""
         for event in events:
             step = self._log.apply(event, at_us=0)
@@ -247,23 +237,23 @@ class Trace(msgspec.Struct):
             if step is not None:
                 self._count(step, event)
 
-    def _follow(self, event: Event) -> None:
+    def _follow(self, event: ev.Event) -> None:
         match event:
-            case ParallelStarted(node=node, branches=branches):
+            case ev.ParallelStarted(node=node, branches=branches):
                 self.moves.update((node, branch.to, branch.edge) for branch in branches)
-            case StepFinished(node=node, next=Transition() as onward):
+            case ev.StepFinished(node=node, next=ev.Transition() as onward):
                 self.moves[node, onward.to, onward.edge] += 1
-            case StepRouted(step=step, next=onward):
+            case ev.StepRouted(step=step, next=onward):
                 self.moves[node_of(place_of(step)), onward.to, onward.edge] += 1
-            case GoalRedirected(next=onward):
+            case ev.GoalRedirected(next=onward):
                 self.moves[self._last, onward.to, onward.edge] += 1
 
-    def _count(self, step: Step, event: Event) -> None:
+    def _count(self, step: Step, event: ev.Event) -> None:
         if is_in_step(step.step):
             return  # a question of a step is no visit
         place, _, visit = step.step.rpartition("#")
         self.visits[place] = max(self.visits.get(place, 0), int(visit))
-        if isinstance(event, StepStarted):
+        if isinstance(event, ev.StepStarted):
             self.attempts[place] += step.tries[-1].number == 1
         if step.outcome is not None:
             self.finished[place] += 1
@@ -290,12 +280,12 @@ class NodeStatus(StrEnum):
 
 
 _URGENCY = {status: place for place, status in enumerate(NodeStatus)}
-_OF_OUTCOME: Mapping[StepStatus, NodeStatus] = {
-    StepStatus.SUCCESS: NodeStatus.SUCCEEDED,
-    StepStatus.PARTIAL_SUCCESS: NodeStatus.PARTIAL,
-    StepStatus.SKIPPED: NodeStatus.SKIPPED,
-    StepStatus.RETRY: NodeStatus.FAILED,
-    StepStatus.FAIL: NodeStatus.FAILED,
+_OF_OUTCOME: Mapping[ev.StepStatus, NodeStatus] = {
+    ev.StepStatus.SUCCESS: NodeStatus.SUCCEEDED,
+    ev.StepStatus.PARTIAL_SUCCESS: NodeStatus.PARTIAL,
+    ev.StepStatus.SKIPPED: NodeStatus.SKIPPED,
+    ev.StepStatus.RETRY: NodeStatus.FAILED,
+    ev.StepStatus.FAIL: NodeStatus.FAILED,
 }
 _OF_ATTEMPT: Mapping[AttemptState, NodeStatus] = {
     AttemptState.RETRYING: NodeStatus.RETRYING,

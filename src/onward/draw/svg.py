@@ -14,30 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from onward.draw.geometry import (
-    RING,
-    TAB,
-    Box,
-    Curve,
-    Layout,
-    LayoutLine,
-    Outline,
-    Point,
-    Route,
-    Size,
-    cut,
-    inner,
-    meeting,
-    octagon,
-    one_line,
-    outline,
-    size_around,
-    strokes,
-    tame,
-    text_middle,
-    width_of,
-    wrap,
-)
+from onward.draw import geometry
 from onward.draw.layout import lay_out
 from onward.draw.scene import Item, NodeStatus, Scene, SceneLine
 
@@ -153,7 +130,7 @@ TITLE_ROOM = 2_000
 
 def xml(text: str) -> str:
     """Text escaped for XML, in content and in attributes."""
-    return escape(tame(text), quote=True)
+    return escape(geometry.tame(text), quote=True)
 
 
 def number(value: float) -> str:
@@ -162,17 +139,17 @@ def number(value: float) -> str:
     return "0" if text == "-0" else text
 
 
-def spot(point: Point) -> str:
+def spot(point: geometry.Point) -> str:
     """A point in a path."""
     return f"{number(point.x)} {number(point.y)}"
 
 
-def corners_of(points: Sequence[Point]) -> str:
+def corners_of(points: Sequence[geometry.Point]) -> str:
     """The corners of a polygon."""
     return " ".join(f"{number(point.x)},{number(point.y)}" for point in points)
 
 
-def rectangle(kind: str, box: Box, radius: float) -> str:
+def rectangle(kind: str, box: geometry.Box, radius: float) -> str:
     """A box of a class, with round corners."""
     return (
         f'<rect class="{kind}" x="{number(box.left)}" y="{number(box.top)}" width="{number(box.width)}" '
@@ -190,27 +167,29 @@ class Body(msgspec.Struct, frozen=True):
 
     label: Sequence[str]
     small: str
-    size: Size
+    size: geometry.Size
 
 
 def body_of(item: Item) -> Body:
-    label = wrap(item.label, LABEL_ROOM, LABEL_LINES) or wrap(item.id, LABEL_ROOM, LABEL_LINES)
+    label = geometry.wrap(item.label, LABEL_ROOM, LABEL_LINES) or geometry.wrap(
+        item.id, LABEL_ROOM, LABEL_LINES
+    )
     small = item.state.words if item.state else item.kind_words
     if not item.state and len(label) == 1 and label[0].casefold() == small.casefold():
         small = ""
-    small = cut(one_line(small), SMALL_ROOM)
+    small = geometry.cut(geometry.one_line(small), SMALL_ROOM)
     width = max(
-        *(width_of(line, LABEL) * 1.04 for line in label),
-        width_of(small, SMALL) + (MARK if item.state else 0),
+        *(geometry.width_of(line, LABEL) * 1.04 for line in label),
+        geometry.width_of(small, SMALL) + (MARK if item.state else 0),
     )
     height = LABEL_LEADING * len(label) + (SMALL_LEADING if small else 0)
-    return Body(label, small, Size(width, height))
+    return Body(label, small, geometry.Size(width, height))
 
 
-def node_svg(item: Item, body: Body, box: Box, corners: Outline) -> str:
+def node_svg(item: Item, body: Body, box: geometry.Box, corners: geometry.Outline) -> str:
     status = item.state.status if item.state else None
     words = [f"<title>{xml(_title(item))}</title>", *_shape(item, box, corners)]
-    middle = text_middle(item.shape, box)
+    middle = geometry.text_middle(item.shape, box)
     y = middle.y - body.size.height / 2 + LABEL_LEADING - 4.5
     for line in body.label:
         words.append(f'<text class="label middle" x="{number(middle.x)}" y="{number(y)}">{xml(line)}</text>')
@@ -219,7 +198,7 @@ def node_svg(item: Item, body: Body, box: Box, corners: Outline) -> str:
         y -= 1.5
         x = middle.x + (MARK / 2 if status else 0)
         if status:
-            at = x - width_of(body.small, SMALL) * 0.49 - MARK / 2 - 2
+            at = x - geometry.width_of(body.small, SMALL) * 0.49 - MARK / 2 - 2
             where = f"translate({number(at)} {number(y - 4)})"
             words.append(f'<g class="mark" transform="{where}">{MARKS[status].drawing}</g>')
         words.append(f'<text class="small middle" x="{number(x)}" y="{number(y)}">{xml(body.small)}</text>')
@@ -227,9 +206,9 @@ def node_svg(item: Item, body: Body, box: Box, corners: Outline) -> str:
     return f"<g{kind}>{''.join(words)}</g>"
 
 
-def _shape(item: Item, box: Box, corners: Outline) -> Iterator[str]:
+def _shape(item: Item, box: geometry.Box, corners: geometry.Outline) -> Iterator[str]:
     if item.state and item.state.is_next:
-        rim = inner(box, -5)
+        rim = geometry.inner(box, -5)
         yield rectangle("next", rim, 10)
     if item.shape in ("box", "component") or (len(corners) == 4 and item.shape not in _POINTED):
         radius = 2 if item.shape in ("component", "Msquare") else 7
@@ -238,11 +217,12 @@ def _shape(item: Item, box: Box, corners: Outline) -> Iterator[str]:
         yield f'<polygon class="shape" points="{corners_of(corners)}"/>'
     if item.shape == "tripleoctagon":
         for ring in (1, 2):
-            yield f'<polygon class="inside" points="{corners_of(octagon(inner(box, ring * RING)))}"/>'
+            inside = geometry.octagon(geometry.inner(box, ring * geometry.RING))
+            yield f'<polygon class="inside" points="{corners_of(inside)}"/>'
     if item.shape == "component":
         for y in (box.y - box.height / 5, box.y + box.height / 5):
-            yield rectangle("shape", Box(box.left + TAB / 4, y, TAB * 1.5, 8), 1)
-    for start, end in strokes(item.shape, box):
+            yield rectangle("shape", geometry.Box(box.left + geometry.TAB / 4, y, geometry.TAB * 1.5, 8), 1)
+    for start, end in geometry.strokes(item.shape, box):
         yield f'<path class="inside" d="M{spot(start)}L{spot(end)}"/>'
 
 
@@ -251,11 +231,13 @@ _POINTED = ("diamond", "Mdiamond", "parallelogram")
 
 def _title(item: Item) -> str:
     """Everything about a node, as a tooltip."""
-    name = item.id if item.label == item.id else f"{item.id}: {tame(item.label)}"
+    name = item.id if item.label == item.id else f"{item.id}: {geometry.tame(item.label)}"
     parts = [name, f"({item.kind_words})"]
     if item.state:
-        parts.append(f"- {item.state.words}" + (f": {tame(item.state.note)}" if item.state.note else ""))
-    return cut(" ".join(parts), TITLE_ROOM)
+        parts.append(
+            f"- {item.state.words}" + (f": {geometry.tame(item.state.note)}" if item.state.note else "")
+        )
+    return geometry.cut(" ".join(parts), TITLE_ROOM)
 
 
 TIP, TIP_HALF = 9.0, 4.5
@@ -268,23 +250,25 @@ Caption = list[tuple[str, str]]
 def caption_lines(line: SceneLine) -> Caption:
     found: Caption = []
     if line.label:
-        found.append((cut(line.label, CAPTION_ROOM), "caption"))
+        found.append((geometry.cut(line.label, CAPTION_ROOM), "caption"))
     if line.condition:
-        found.append((cut(line.condition, CAPTION_ROOM), "caption condition"))
+        found.append((geometry.cut(line.condition, CAPTION_ROOM), "caption condition"))
     if line.taken is not None and line.taken > 1:
         last, kind = found.pop() if found else ("", "caption")
         found.append((f"{last} ×{line.taken}".strip(), kind))
     return found
 
 
-def caption_size(lines: Caption) -> Size | None:
+def caption_size(lines: Caption) -> geometry.Size | None:
     if not lines:
         return None
-    return Size(max(width_of(text, SMALL) for text, _ in lines) + 8, SMALL_LEADING * len(lines) + 2)
+    return geometry.Size(
+        max(geometry.width_of(text, SMALL) for text, _ in lines) + 8, SMALL_LEADING * len(lines) + 2
+    )
 
 
 def lines_svg(
-    scene: Scene, layout: Layout, captions: Sequence[Caption], outlines: Sequence[Outline]
+    scene: Scene, layout: geometry.Layout, captions: Sequence[Caption], outlines: Sequence[geometry.Outline]
 ) -> Iterator[str]:
     """Lines not taken first, so that those taken are on top; captions above all lines."""
     drawn = sorted(zip(scene.lines, layout.routes, captions, strict=True), key=lambda one: bool(one[0].taken))
@@ -295,30 +279,30 @@ def lines_svg(
             yield f'<g class="{_edge_class(line)}">{"".join(_caption(route.caption, caption))}</g>'
 
 
-def _onto(route: Route, tail: Outline, head: Outline) -> Route:
+def _onto(route: geometry.Route, tail: geometry.Outline, head: geometry.Outline) -> geometry.Route:
     """The route from outline to outline instead of from box to box."""
     first, last = route.curves[0], route.curves[-1]
-    start = meeting(tail, route.start, upright=abs(first.first.x - route.start.x) < 0.01)
-    end = meeting(head, route.end, upright=abs(last.second.x - route.end.x) < 0.01)
+    start = geometry.meeting(tail, route.start, upright=abs(first.first.x - route.start.x) < 0.01)
+    end = geometry.meeting(head, route.end, upright=abs(last.second.x - route.end.x) < 0.01)
     curves = list(route.curves)
     if start != route.start:
         curves.insert(0, _straight(start, route.start))
     if end != route.end:
         curves.append(_straight(route.end, end))
-    return Route(start, tuple(curves), route.caption, route.is_back)
+    return geometry.Route(start, tuple(curves), route.caption, route.is_back)
 
 
-def _straight(start: Point, end: Point) -> Curve:
-    return Curve(start, end, end)
+def _straight(start: geometry.Point, end: geometry.Point) -> geometry.Curve:
+    return geometry.Curve(start, end, end)
 
 
-def _edge(scene: Scene, line: SceneLine, route: Route) -> str:
+def _edge(scene: Scene, line: SceneLine, route: geometry.Route) -> str:
     path, tip = _path(route)
     title = f"<title>{xml(_edge_title(scene, line))}</title>"
     return f'<g class="{_edge_class(line)}">{title}<path class="line" d="{path}"/>{tip}</g>'
 
 
-def _path(route: Route) -> tuple[str, str]:
+def _path(route: geometry.Route) -> tuple[str, str]:
     """The line up to the foot of its arrow, and the arrow."""
     end = route.end
     last = route.curves[-1]
@@ -328,16 +312,16 @@ def _path(route: Route) -> tuple[str, str]:
     dx, dy = end.x - before.x, end.y - before.y
     length = (dx * dx + dy * dy) ** 0.5 or 1.0
     ux, uy = dx / length, dy / length
-    foot = Point(end.x - ux * (TIP - 1), end.y - uy * (TIP - 1))
+    foot = geometry.Point(end.x - ux * (TIP - 1), end.y - uy * (TIP - 1))
     pieces = [f"M{spot(route.start)}"]
     for count, curve in enumerate(route.curves, start=1):
         goal = foot if count == len(route.curves) else curve.end
         pieces.append(f"C{spot(curve.first)} {spot(curve.second)} {spot(goal)}")
-    back = Point(end.x - ux * TIP, end.y - uy * TIP)
+    back = geometry.Point(end.x - ux * TIP, end.y - uy * TIP)
     corners = (
         end,
-        Point(back.x - uy * TIP_HALF, back.y + ux * TIP_HALF),
-        Point(back.x + uy * TIP_HALF, back.y - ux * TIP_HALF),
+        geometry.Point(back.x - uy * TIP_HALF, back.y + ux * TIP_HALF),
+        geometry.Point(back.x + uy * TIP_HALF, back.y - ux * TIP_HALF),
     )
     return "".join(pieces), f'<polygon class="tip" points="{corners_of(corners)}"/>'
 
@@ -357,10 +341,10 @@ def _edge_title(scene: Scene, line: SceneLine) -> str:
         parts.append(
             f"taken {line.taken} times" if line.taken > 1 else "taken" if line.taken else "not taken"
         )
-    return cut("; ".join(parts), TITLE_ROOM)
+    return geometry.cut("; ".join(parts), TITLE_ROOM)
 
 
-def _caption(box: Box, lines: Caption) -> Iterator[str]:
+def _caption(box: geometry.Box, lines: Caption) -> Iterator[str]:
     yield rectangle("halo", box, 3)
     for count, (text, kind) in enumerate(lines, start=1):
         y = box.top + SMALL_LEADING * count - 3
@@ -387,7 +371,7 @@ def legend_svg(scene: Scene, room: float) -> tuple[list[str], float]:
         entries.append(('<rect class="next" y="-9" width="18" height="18" rx="5"/>', "continues here"))
     parts, x, y = list[str](), 0.0, 40.0
     for drawing, words in entries:
-        width = 24 + width_of(words, SMALL) + 18
+        width = 24 + geometry.width_of(words, SMALL) + 18
         if x and x + width > room:
             x, y = 0.0, y + 26
         text = f'<text class="small" x="24" y="4">{words}</text>'
@@ -405,13 +389,17 @@ def to_svg(scene: Scene) -> str:
     """The scene as a document, as text; the same scene always gives the same document."""
     bodies = [body_of(item) for item in scene.items]
     captions = [caption_lines(line) for line in scene.lines]
-    sizes = [size_around(item.shape, body.size) for item, body in zip(scene.items, bodies, strict=True)]
+    sizes = [
+        geometry.size_around(item.shape, body.size) for item, body in zip(scene.items, bodies, strict=True)
+    ]
     wires = [
-        LayoutLine(line.tail, line.head, caption_size(caption))
+        geometry.LayoutLine(line.tail, line.head, caption_size(caption))
         for line, caption in zip(scene.lines, captions, strict=True)
     ]
     layout = lay_out(sizes, wires, start=scene.start, direction=scene.direction)
-    outlines = [outline(item.shape, box) for item, box in zip(scene.items, layout.boxes, strict=True)]
+    outlines = [
+        geometry.outline(item.shape, box) for item, box in zip(scene.items, layout.boxes, strict=True)
+    ]
     parts = [
         *lines_svg(scene, layout, captions, outlines),
         *(node_svg(*one) for one in zip(scene.items, bodies, layout.boxes, outlines, strict=True)),
@@ -419,9 +407,9 @@ def to_svg(scene: Scene) -> str:
     return _document(scene, layout, parts)
 
 
-def _document(scene: Scene, layout: Layout, parts: Sequence[str]) -> str:
-    title = cut(scene.title, 100)
-    width = max(layout.size.width, PAGE_LEAST, width_of(title, 16)) + 2 * MARGIN
+def _document(scene: Scene, layout: geometry.Layout, parts: Sequence[str]) -> str:
+    title = geometry.cut(scene.title, 100)
+    width = max(layout.size.width, PAGE_LEAST, geometry.width_of(title, 16)) + 2 * MARGIN
     legend, legend_height = legend_svg(scene, width - 2 * MARGIN)
     top = MARGIN + HEADING
     height = top + layout.size.height + legend_height + MARGIN

@@ -21,22 +21,8 @@ import msgspec
 from blake3 import blake3
 
 from onward.errors import ArtifactNotFound, InvalidInput, StoreCorrupt
+from onward.model import events as ev
 from onward.model.context import check_value, plain_text
-from onward.model.events import (
-    ARTIFACT_BYTES_MAX,
-    ARTIFACT_ID_MAX,
-    ARTIFACTS_MAX,
-    OUTPUT_LINE_CHARACTERS_MAX,
-    OUTPUT_LINES_MAX,
-    STDERR,
-    STDOUT,
-    STEP_BYTES_MAX,
-    TRACEBACK_CHARACTERS_MAX,
-    Artifact,
-    ArtifactForm,
-    LastOutput,
-    PrintedLine,
-)
 from onward.model.result import LeftFile, Result
 from onward.pipeline.graph import Node
 from onward.redact.redactor import NOTHING_SECRET, Redactor
@@ -63,7 +49,7 @@ class Artifacts:
 
     def __init__(
         self,
-        known: Mapping[str, Artifact] | None = None,
+        known: Mapping[str, ev.Artifact] | None = None,
         *,
         step: str = "",
         now_us: Callable[[], int] = lambda: 0,
@@ -74,7 +60,7 @@ class Artifacts:
     ) -> None:
         self._known, self._step, self._now_us, self._read = known or {}, step, now_us, read
         self._has_files, self._loop, self._redactor = has_files, loop, redactor
-        self.changes: dict[str, Artifact | None] = {}
+        self.changes: dict[str, ev.Artifact | None] = {}
         self.contents: dict[str, bytes] = {}
 
     def store(self, id: str, name: str, data: bytes | str | Any) -> ArtifactInfo:
@@ -86,9 +72,9 @@ class Artifacts:
         form, content = _encoded(id, data)
         return self._put(id, name, form, content)
 
-    def _put(self, id: str, name: str, form: ArtifactForm, content: bytes) -> ArtifactInfo:
+    def _put(self, id: str, name: str, form: ev.ArtifactForm, content: bytes) -> ArtifactInfo:
         self._check_room(id, len(content))
-        kept = Artifact(
+        kept = ev.Artifact(
             name=plain_text(name, f"the name of artifact {id!r}"),
             size=len(content),
             hash=blake3(content).hexdigest(),
@@ -102,20 +88,20 @@ class Artifacts:
         return self._info(id, kept)
 
     def _check_room(self, id: str, size: int) -> None:
-        if size > ARTIFACT_BYTES_MAX:
+        if size > ev.ARTIFACT_BYTES_MAX:
             raise InvalidInput(
-                f"artifact {id!r} has {size:,} bytes, and at most {ARTIFACT_BYTES_MAX:,} can be stored; "
+                f"artifact {id!r} has {size:,} bytes, and at most {ev.ARTIFACT_BYTES_MAX:,} can be stored; "
                 "put it elsewhere and store its location."
             )
         others = sum(kept.size for other, kept in self.changes.items() if kept is not None and other != id)
-        if size + others > STEP_BYTES_MAX:
+        if size + others > ev.STEP_BYTES_MAX:
             raise InvalidInput(
-                f"with artifact {id!r} the step stores more than {STEP_BYTES_MAX:,} bytes; "
+                f"with artifact {id!r} the step stores more than {ev.STEP_BYTES_MAX:,} bytes; "
                 "store less, or in several steps."
             )
-        if not self.has(id) and len(self._present()) >= ARTIFACTS_MAX:
+        if not self.has(id) and len(self._present()) >= ev.ARTIFACTS_MAX:
             raise InvalidInput(
-                f"the run has {ARTIFACTS_MAX:,} artifacts, the most it can have; remove some, "
+                f"the run has {ev.ARTIFACTS_MAX:,} artifacts, the most it can have; remove some, "
                 "or combine several into one."
             )
 
@@ -163,11 +149,11 @@ class Artifacts:
         self.changes = dict.fromkeys(self._known)
         self.contents = {}
 
-    def _present(self) -> dict[str, Artifact]:
+    def _present(self) -> dict[str, ev.Artifact]:
         merged = {**self._known, **self.changes}
         return {id: kept for id, kept in merged.items() if kept is not None}
 
-    def _get(self, id: str) -> Artifact:
+    def _get(self, id: str) -> ev.Artifact:
         found = self.changes[id] if id in self.changes else self._known.get(id)
         if found is None:
             raise ArtifactNotFound(id, list(self._present()))
@@ -178,7 +164,7 @@ class Artifacts:
         used = {kept.hash for kept in self.changes.values() if kept is not None}
         self.contents = {hash: content for hash, content in self.contents.items() if hash in used}
 
-    def _info(self, id: str, kept: Artifact) -> ArtifactInfo:
+    def _info(self, id: str, kept: ev.Artifact) -> ArtifactInfo:
         return ArtifactInfo(id, kept.name, kept.size, kept.stored_at_us, self._has_files)
 
 
@@ -190,7 +176,7 @@ def _is_in_event_loop() -> bool:
     return True
 
 
-def decoded(form: ArtifactForm, content: bytes) -> Any:
+def decoded(form: ev.ArtifactForm, content: bytes) -> Any:
     """Stored content in its original form."""
     match form:
         case "bytes":
@@ -208,7 +194,7 @@ def redacted_data(redactor: Redactor, data: object) -> object:
     return redactor.redact_value(data)
 
 
-def _encoded(id: str, data: object) -> tuple[ArtifactForm, bytes]:
+def _encoded(id: str, data: object) -> tuple[ev.ArtifactForm, bytes]:
     match data:
         case bytes() | bytearray() | memoryview():
             return "bytes", bytes(data)
@@ -221,9 +207,9 @@ def _encoded(id: str, data: object) -> tuple[ArtifactForm, bytes]:
 
 
 def _check_id(id: object) -> None:
-    if not isinstance(id, str) or not 1 <= len(id) <= ARTIFACT_ID_MAX or not id.isprintable():
+    if not isinstance(id, str) or not 1 <= len(id) <= ev.ARTIFACT_ID_MAX or not id.isprintable():
         raise InvalidInput(
-            f"{id!r} cannot be the id of an artifact; use 1 to {ARTIFACT_ID_MAX} printable characters."
+            f"{id!r} cannot be the id of an artifact; use 1 to {ev.ARTIFACT_ID_MAX} printable characters."
         )
 
 
@@ -333,7 +319,7 @@ Show = Callable[[str, str], None]
 """Shows a person one line of a stream."""
 ShowLine = Callable[[str, str, str], None]
 """Shows a line that a step printed: the step, the stream, and the line."""
-LINE_BYTES_MAX = 4 * OUTPUT_LINE_CHARACTERS_MAX
+LINE_BYTES_MAX = 4 * ev.OUTPUT_LINE_CHARACTERS_MAX
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _LIBRARY = os.path.join(os.path.dirname(os.path.abspath(os.__file__)), "")
 
@@ -348,7 +334,7 @@ class AttemptOutput:
         """What commands print was redacted by who started them; errors are redacted here."""
         self._room, self._show, self._redactor = room, show, redactor
         self._unfinished: dict[str, bytes] = {}  # most attempts print nothing
-        self._lines: deque[PrintedLine] | None = None
+        self._lines: deque[ev.PrintedLine] | None = None
         self._error = self._traceback = ""
 
     @property
@@ -361,7 +347,7 @@ class AttemptOutput:
         self._room.keep_output(stream, data)
         *lines, rest = (self._unfinished.get(stream, b"") + data).split(b"\n")
         self._unfinished[stream] = _bounded(rest)
-        self._take(stream, lines if self._show is not None else lines[-OUTPUT_LINES_MAX:])
+        self._take(stream, lines if self._show is not None else lines[-ev.OUTPUT_LINES_MAX :])
 
     def raised(self, error: BaseException) -> None:
         """The handler has raised this."""
@@ -375,24 +361,24 @@ class AttemptOutput:
         """The attempt is over. A last line may lack its end."""
         if not self._unfinished:
             return  # it printed nothing, so the room has nothing to end
-        for stream in (STDOUT, STDERR):
+        for stream in (ev.STDOUT, ev.STDERR):
             rest = self._unfinished.pop(stream, b"")
             if rest:
                 self._take(stream, [rest])
         self._room.end_output()
 
-    def last(self) -> LastOutput | None:
+    def last(self) -> ev.LastOutput | None:
         """What is kept of it; None if there is nothing."""
         if not self._lines and not self._traceback:
             return None
-        return LastOutput(lines=tuple(self._lines or ()), error=self._error, traceback=self._traceback)
+        return ev.LastOutput(lines=tuple(self._lines or ()), error=self._error, traceback=self._traceback)
 
     def _take(self, stream: str, lines: list[bytes]) -> None:
         if self._lines is None:
-            self._lines = deque(maxlen=OUTPUT_LINES_MAX)
+            self._lines = deque(maxlen=ev.OUTPUT_LINES_MAX)
         for line in lines:
             text = _text(line)
-            self._lines.append(PrintedLine(text, stream))
+            self._lines.append(ev.PrintedLine(text, stream))
             if self._show is not None:
                 self._show(stream, text)
 
@@ -406,7 +392,11 @@ def _text(line: bytes) -> str:
     """A line as text that any store can hold."""
     seen = line.rstrip(b"\r").rpartition(b"\r")[2]
     text = seen.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return text if len(text) <= OUTPUT_LINE_CHARACTERS_MAX else f"{text[: OUTPUT_LINE_CHARACTERS_MAX - 1]}…"
+    return (
+        text
+        if len(text) <= ev.OUTPUT_LINE_CHARACTERS_MAX
+        else f"{text[: ev.OUTPUT_LINE_CHARACTERS_MAX - 1]}…"
+    )
 
 
 def traceback_of(error: BaseException) -> str:
@@ -427,7 +417,7 @@ def traceback_of(error: BaseException) -> str:
 
 def _shortened(text: str) -> str:
     """The end of a long traceback."""
-    left_out = len(text) - TRACEBACK_CHARACTERS_MAX
+    left_out = len(text) - ev.TRACEBACK_CHARACTERS_MAX
     return text if left_out <= 0 else f"… ({left_out:,} characters before)\n{text[left_out:]}"
 
 

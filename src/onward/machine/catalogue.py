@@ -16,35 +16,8 @@ import msgspec
 
 from onward.machine.fold import calls, runs, steps
 from onward.machine.fold.changes import Changes
+from onward.model import events as ev
 from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted, HoldsLifted, LimitWarned
-from onward.model.events import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    CancelRequested,
-    Event,
-    GoalRedirected,
-    ParallelStarted,
-    PauseRequested,
-    PipelineChanged,
-    RunCancelled,
-    RunClaimed,
-    RunCompleted,
-    RunCreated,
-    RunDismissed,
-    RunFailed,
-    RunForked,
-    RunInterrupted,
-    RunPaused,
-    RunQueued,
-    RunResumed,
-    RunWaiting,
-    SteeringGiven,
-    StepFinished,
-    StepRouted,
-    StepStarted,
-    WorkdirChanged,
-)
 from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
 from onward.model.run import Run, RunStatus
 
@@ -105,14 +78,14 @@ def _stays(*statuses: RunStatus) -> Moves:
 
 _WORKING = _stays(RUNNING)
 
-CATALOGUE: Mapping[type[Event], EventRow] = {
-    RunCreated: EventRow(
+CATALOGUE: Mapping[type[ev.Event], EventRow] = {
+    ev.RunCreated: EventRow(
         writer=Writer.CONTROL,
         moves={None: QUEUED},
         said=("context", "simulation"),
         is_checkpoint=True,
     ),
-    RunForked: EventRow(
+    ev.RunForked: EventRow(
         writer=Writer.CONTROL,
         moves=_to(QUEUED, QUEUED, RUNNING),
         fold=runs.run_forked,
@@ -120,31 +93,31 @@ CATALOGUE: Mapping[type[Event], EventRow] = {
         said=("context", "by"),
         notifies=True,
     ),
-    RunClaimed: EventRow(
+    ev.RunClaimed: EventRow(
         writer=Writer.CONTROL,
         moves=_to(RUNNING, QUEUED, RUNNING),
         fold=runs.run_claimed,
         ends=Ends.RUN,
     ),
-    PipelineChanged: EventRow(
+    ev.PipelineChanged: EventRow(
         writer=Writer.CONTROL,
         moves=_stays(QUEUED, WAITING),
         fold=runs.pipeline_changed,
         said=("by",),
     ),
-    WorkdirChanged: EventRow(
+    ev.WorkdirChanged: EventRow(
         writer=Writer.CONTROL,
         moves=_stays(QUEUED, WAITING),
         fold=runs.workdir_changed,
         said=("by",),
     ),
-    StepStarted: EventRow(
+    ev.StepStarted: EventRow(
         writer=Writer.HOLDER,
         moves=_WORKING,
         fold=steps.step_started,
         about="step",
     ),
-    AttemptFailed: EventRow(
+    ev.AttemptFailed: EventRow(
         writer=Writer.HOLDER,
         moves=_WORKING,
         fold=steps.attempt_failed,
@@ -152,7 +125,7 @@ CATALOGUE: Mapping[type[Event], EventRow] = {
         about="step",
         said=("reason", "log", "output"),
     ),
-    AttemptInterrupted: EventRow(
+    ev.AttemptInterrupted: EventRow(
         writer=Writer.EITHER,
         moves=_stays(*_NOT_FINAL),
         fold=steps.attempt_interrupted,
@@ -160,7 +133,7 @@ CATALOGUE: Mapping[type[Event], EventRow] = {
         about="step",
         said=("why", "output"),
     ),
-    StepFinished: EventRow(
+    ev.StepFinished: EventRow(
         writer=Writer.EITHER,
         moves=_stays(QUEUED, RUNNING),
         fold=steps.step_finished,
@@ -209,26 +182,26 @@ CATALOGUE: Mapping[type[Event], EventRow] = {
         moves=_WORKING,
         fold=calls.limit_warned,
     ),
-    ParallelStarted: EventRow(
+    ev.ParallelStarted: EventRow(
         writer=Writer.HOLDER,
         moves=_WORKING,
         fold=steps.parallel_started,
         about="step",
     ),
-    BranchFinished: EventRow(
+    ev.BranchFinished: EventRow(
         writer=Writer.HOLDER,
         moves=_WORKING,
         fold=steps.branch_finished,
         ends=Ends.BRANCH,
         said=("reason",),
     ),
-    StepRouted: EventRow(
+    ev.StepRouted: EventRow(
         writer=Writer.HOLDER,
         moves=_WORKING,
         fold=steps.step_routed,
         about="step",
     ),
-    GoalRedirected: EventRow(
+    ev.GoalRedirected: EventRow(
         writer=Writer.HOLDER,
         moves=_WORKING,
         fold=steps.goal_redirected,
@@ -254,38 +227,38 @@ CATALOGUE: Mapping[type[Event], EventRow] = {
         fold=steps.gate_withdrawn,
         about="gate",
     ),
-    PauseRequested: EventRow(
+    ev.PauseRequested: EventRow(
         writer=Writer.CONTROL,
         moves=_WORKING,
         fold=runs.pause_requested,
         said=("by",),
     ),
-    CancelRequested: EventRow(
+    ev.CancelRequested: EventRow(
         writer=Writer.CONTROL,
         moves=_WORKING,
         fold=runs.cancel_requested,
         said=("by", "detail", "reason"),
     ),
-    SteeringGiven: EventRow(
+    ev.SteeringGiven: EventRow(
         writer=Writer.CONTROL,
         moves=_stays(*_NOT_FINAL),
         fold=calls.steering_given,
         said=("text", "by"),
     ),
-    RunWaiting: EventRow(
+    ev.RunWaiting: EventRow(
         writer=Writer.HOLDER,
         moves=_to(WAITING, RUNNING),
         fold=runs.run_waiting,
         ends=Ends.RUN,
     ),
-    RunQueued: EventRow(
+    ev.RunQueued: EventRow(
         writer=Writer.EITHER,
         moves=_to(QUEUED, RUNNING, WAITING, RunStatus.INTERRUPTED),
         fold=runs.run_queued,
         ends=Ends.RUN,
         said=("why",),
     ),
-    RunPaused: EventRow(
+    ev.RunPaused: EventRow(
         writer=Writer.EITHER,
         moves=_to(RunStatus.PAUSED, QUEUED, RUNNING, WAITING),
         fold=runs.run_paused,
@@ -293,7 +266,7 @@ CATALOGUE: Mapping[type[Event], EventRow] = {
         said=("reason", "detail"),
         notifies=True,
     ),
-    RunInterrupted: EventRow(
+    ev.RunInterrupted: EventRow(
         writer=Writer.EITHER,
         moves=_to(RunStatus.INTERRUPTED, QUEUED, RUNNING),
         fold=runs.run_interrupted,
@@ -301,7 +274,7 @@ CATALOGUE: Mapping[type[Event], EventRow] = {
         said=("reason", "detail"),
         notifies=True,
     ),
-    RunFailed: EventRow(
+    ev.RunFailed: EventRow(
         writer=Writer.EITHER,
         moves=_to(RunStatus.FAILED, QUEUED, RUNNING, WAITING),
         fold=runs.run_failed,
@@ -309,26 +282,26 @@ CATALOGUE: Mapping[type[Event], EventRow] = {
         said=("reason", "detail"),
         notifies=True,
     ),
-    RunResumed: EventRow(
+    ev.RunResumed: EventRow(
         writer=Writer.CONTROL,
         moves=_to(QUEUED, QUEUED, *_STOPPED),
         fold=runs.run_resumed,
         said=("by",),
     ),
-    RunDismissed: EventRow(
+    ev.RunDismissed: EventRow(
         writer=Writer.CONTROL,
         moves=_stays(*_STOPPED),
         fold=runs.run_dismissed,
         said=("by",),
     ),
-    RunCompleted: EventRow(
+    ev.RunCompleted: EventRow(
         writer=Writer.HOLDER,
         moves=_to(RunStatus.COMPLETED, RUNNING),
         fold=runs.run_completed,
         ends=Ends.RUN,
         notifies=True,
     ),
-    RunCancelled: EventRow(
+    ev.RunCancelled: EventRow(
         writer=Writer.EITHER,
         moves=_to(RunStatus.CANCELLED, *_NOT_FINAL),
         fold=runs.run_cancelled,

@@ -17,15 +17,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from onward.model.events import (
-    AttemptFailed,
-    AttemptInterrupted,
-    Event,
-    LastOutput,
-    StepFinished,
-    StepStarted,
-    StepStatus,
-)
+from onward.model import events as ev
 from onward.model.gate import GateOpened
 from onward.model.run import Run
 from onward.model.values import rfc3339
@@ -125,7 +117,7 @@ def log_json(
     logging.captureWarnings(True)
 
 
-def log_events(run: Run, events: Sequence[Event]) -> None:
+def log_events(run: Run, events: Sequence[ev.Event]) -> None:
     """An observer of the engine: logs a line for each committed event of a run's steps.
 
     The worker itself logs that it claimed a run and how the run stopped.
@@ -134,25 +126,25 @@ def log_events(run: Run, events: Sequence[Event]) -> None:
     known = {"run": run.id, "pipeline": run.pipeline}
     for event in events:
         match event:
-            case StepStarted():
+            case ev.StepStarted():
                 _about_step(logging.INFO, "started", known, event)
-            case StepFinished():
-                is_bad = event.outcome.status is StepStatus.FAIL
+            case ev.StepFinished():
+                is_bad = event.outcome.status is ev.StepStatus.FAIL
                 more = {"outcome": event.outcome.status.value, "reason": event.outcome.failure_reason}
                 more |= _printed(event.output, event.outcome.failure_reason)
                 _about_step(logging.WARNING if is_bad else logging.INFO, "finished", known, event, **more)
-            case AttemptFailed():
+            case ev.AttemptFailed():
                 more = {"outcome": event.status.value, "reason": event.reason}
                 more |= _printed(event.output, event.reason)
                 _about_step(logging.WARNING, "failed", known, event, **more)
-            case AttemptInterrupted():
+            case ev.AttemptInterrupted():
                 more = {"reason": event.why, **_printed(event.output, event.why)}
                 _about_step(logging.WARNING, "was interrupted", known, event, **more)
             case GateOpened():
                 log.info("gate %s opened", event.gate, extra={**known, "gate": event.gate})
 
 
-def _printed(output: LastOutput | None, reason: str) -> dict[str, Any]:
+def _printed(output: ev.LastOutput | None, reason: str) -> dict[str, Any]:
     """The last lines of an attempt that failed, and the error that its handler raised."""
     if output is None:
         return {}
@@ -167,7 +159,7 @@ def _about_step(
     level: int,
     became: str,
     known: Mapping[str, str],
-    event: StepStarted | StepFinished | AttemptFailed | AttemptInterrupted,
+    event: ev.StepStarted | ev.StepFinished | ev.AttemptFailed | ev.AttemptInterrupted,
     **more: Any,
 ) -> None:
     fields = {**known, "step": event.step, "attempt": event.attempt}

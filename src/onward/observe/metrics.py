@@ -24,18 +24,8 @@ from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.observe.figures import Counter, Family, Gauge, Histogram
 from onward.observe.log import about
+from onward.store.port import log as logs
 from onward.store.port.leases import Lease, Leases
-from onward.store.port.log import (
-    Controlled,
-    Decide,
-    DecideLoaded,
-    Held,
-    Loaded,
-    RunLog,
-    StoredEvent,
-    TakeFilter,
-    Write,
-)
 from onward.store.port.messages import Flushed, Growth, Messages
 from onward.store.port.runs import Listed, Runs
 from onward.store.port.store import Store
@@ -293,11 +283,11 @@ def watched_store(store: Store, metrics: Metrics, health: Health, clock: Clock) 
 class _Decision(msgspec.Struct):
     """What this process decided under a run's lock, and since when the run was due."""
 
-    write: Write | None = None
+    write: logs.Write | None = None
     asker: str = ""
     due_us: int | None = None
 
-    def note(self, write: Write | None, held: Held, due_us: int | None = None) -> Write | None:
+    def note(self, write: logs.Write | None, held: logs.Held, due_us: int | None = None) -> logs.Write | None:
         self.write, self.asker, self.due_us = write, held.asker, due_us
         return write
 
@@ -321,8 +311,8 @@ class _WatchedStore(_Around[Store]):
         self.messages = _WatchedMessages(store.messages, watch)
 
 
-class _WatchedLog(_Around[RunLog]):
-    async def append(self, write: Write, lease: Lease) -> None:
+class _WatchedLog(_Around[logs.RunLog]):
+    async def append(self, write: logs.Write, lease: Lease) -> None:
         watch = self._watch
         async with watch.asking() as began_s:
             try:
@@ -333,10 +323,12 @@ class _WatchedLog(_Around[RunLog]):
             watch.metrics.commits.observe(watch.clock.awake_s() - began_s)
             watch.note_lost(write)
 
-    async def take(self, wanted: TakeFilter, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+    async def take(
+        self, wanted: logs.TakeFilter, *, fold_version: int, decide: logs.DecideLoaded
+    ) -> logs.Controlled | None:
         seen = _Decision()
 
-        def decided(held: Held, loaded: Loaded) -> Write | None:
+        def decided(held: logs.Held, loaded: logs.Loaded) -> logs.Write | None:
             return seen.note(decide(held, loaded), held, loaded.row.wake_at_us)
 
         async with self._watch.asking():
@@ -344,10 +336,12 @@ class _WatchedLog(_Around[RunLog]):
         self._note_claim(seen)
         return answer
 
-    async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
+    async def control(
+        self, run_id: str, *, since: int, append_id: str, decide: logs.Decide
+    ) -> logs.Controlled:
         seen = _Decision()
 
-        def decided(held: Held, tail: Sequence[StoredEvent]) -> Write | None:
+        def decided(held: logs.Held, tail: Sequence[logs.StoredEvent]) -> logs.Write | None:
             return seen.note(decide(held, tail), held)
 
         async with self._watch.asking():
@@ -403,7 +397,7 @@ class _Watch(msgspec.Struct, frozen=True):
     health: Health
     clock: Clock
 
-    def note_lost(self, write: Write) -> None:
+    def note_lost(self, write: logs.Write) -> None:
         """Count the calls that a write lost: also those of a dead holder, which no observer sees."""
         for record in write.records:
             if record.kind == CallLost.__name__:

@@ -9,23 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onward.machine.plan.route import MET
-from onward.model.events import (
-    AttemptFailed,
-    BranchFinished,
-    Event,
-    ParallelStarted,
-    RunCancelled,
-    RunCompleted,
-    RunCreated,
-    RunFailed,
-    RunForked,
-    RunInterrupted,
-    RunPaused,
-    RunResumed,
-    StepFinished,
-    StepStarted,
-    StepStatus,
-)
+from onward.model import events as ev
 from onward.model.gate import GateDecided, GateOpened
 from onward.model.run import Frozen
 from onward.read.log import Projection, Step
@@ -74,7 +58,7 @@ class Translator:
         self._at_us = 0
         self._artifacts = 0
 
-    def translate(self, event: Event, at_us: int) -> Iterator[DialectEvent]:
+    def translate(self, event: ev.Event, at_us: int) -> Iterator[DialectEvent]:
         """The dialect's events for this one: none, one or several."""
         self._at_us, begun = at_us, self._log.begun
         step = self._log.apply(event, at_us=at_us)
@@ -93,45 +77,45 @@ class Translator:
     def _since(self, began_us: int) -> float:
         return (self._at_us - began_us) / 1_000_000
 
-    def _of_run(self, event: Event) -> Iterator[DialectEvent]:
+    def _of_run(self, event: ev.Event) -> Iterator[DialectEvent]:
         match event:
-            case RunCreated():
+            case ev.RunCreated():
                 self._began_us = self._at_us
                 yield self._event("PipelineStarted", event.pipeline, self._run_id)
                 yield self._event("CheckpointSaved", event.start_node)
-            case RunForked():
+            case ev.RunForked():
                 yield self._event("PipelineForked", event.parent, event.parent_seq)
-            case RunResumed():
+            case ev.RunResumed():
                 yield self._event("PipelineResumed", event.by)
-            case RunPaused():
+            case ev.RunPaused():
                 yield self._event("PipelinePaused", event.reason)
-            case RunInterrupted():
+            case ev.RunInterrupted():
                 yield self._event("PipelineInterrupted", event.detail or event.reason)
-            case RunFailed():
+            case ev.RunFailed():
                 yield self._event("PipelineFailed", event.detail or event.reason, self._since(self._began_us))
-            case RunCancelled():
+            case ev.RunCancelled():
                 yield self._event("PipelineCancelled", event.reason)
-            case RunCompleted():
+            case ev.RunCompleted():
                 yield self._event("PipelineCompleted", self._since(self._began_us), self._artifacts)
-            case BranchFinished():
+            case ev.BranchFinished():
                 branch, has_won = self._log.branches[event.branch], event.status in MET
                 took_s = self._since(branch.started_at_us)
                 yield self._event("ParallelBranchCompleted", event.branch, branch.index, took_s, has_won)
 
-    def _of_step(self, event: Event, step: Step) -> Iterator[DialectEvent]:
+    def _of_step(self, event: ev.Event, step: Step) -> Iterator[DialectEvent]:
         took_s = self._since(step.started_at_us)
         match event:
-            case StepStarted(degraded_from=wanted) if wanted:
+            case ev.StepStarted(degraded_from=wanted) if wanted:
                 yield self._event("FidelityDegraded", step.node, wanted, event.fidelity)
-            case AttemptFailed(retry_at_us=retry_at_us):
+            case ev.AttemptFailed(retry_at_us=retry_at_us):
                 again = retry_at_us is not None
                 yield self._event("StageFailed", step.node, step.index, event.reason, again)
                 if retry_at_us is not None:
                     delay_s = (retry_at_us - self._at_us) / 1_000_000
                     yield self._event("StageRetrying", step.node, step.index, event.attempt + 1, delay_s)
-            case StepFinished():
+            case ev.StepFinished():
                 yield from self._finished(event, step, took_s)
-            case ParallelStarted():
+            case ev.ParallelStarted():
                 yield self._event("ParallelStarted", len(event.branches))
                 for index, plan in enumerate(event.branches):
                     yield self._event("ParallelBranchStarted", plan.path, index)
@@ -142,12 +126,12 @@ class Translator:
                     yield self._event("InterviewTimeout", step.text, step.node, took_s)
                 yield self._event("InterviewCompleted", step.text, event.choice.label or event.text, took_s)
 
-    def _finished(self, event: StepFinished, step: Step, took_s: float) -> Iterator[DialectEvent]:
+    def _finished(self, event: ev.StepFinished, step: Step, took_s: float) -> Iterator[DialectEvent]:
         self._artifacts += len(event.artifacts)
         if step.branches:
             ended = [one.status in MET for one in self._log.branches_of(step.step) if one.status]
             yield self._event("ParallelCompleted", took_s, sum(ended), len(ended) - sum(ended))
-        if event.outcome.status is StepStatus.FAIL:
+        if event.outcome.status is ev.StepStatus.FAIL:
             yield self._event("StageFailed", step.node, step.index, event.outcome.failure_reason, False)
         else:
             yield self._event("StageCompleted", step.node, step.index, took_s)

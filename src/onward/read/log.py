@@ -16,27 +16,8 @@ import msgspec
 from msgspec.structs import replace
 
 from onward.machine.catalogue import CATALOGUE
+from onward.model import events as ev
 from onward.model.call import AttemptHeld, CallFinished, CallKind, CallLost, CallStatus, Usage
-from onward.model.events import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    BranchPlan,
-    Event,
-    LastOutput,
-    Outcome,
-    ParallelStarted,
-    RunCancelled,
-    RunClaimed,
-    RunCreated,
-    RunFailed,
-    RunForked,
-    RunInterrupted,
-    RunPaused,
-    RunResumed,
-    StepFinished,
-    StepStarted,
-)
 from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
 from onward.model.ids import is_in_step, node_of, place_of, step_of_gate
 from onward.model.run import Frozen
@@ -82,7 +63,7 @@ class Try(Frozen, frozen=True, kw_only=True):
     ended_at_us: int | None = None
     outcome: str = ""
     reason: str = ""
-    output: LastOutput | None = None
+    output: ev.LastOutput | None = None
 
     @property
     def duration_s(self) -> float | None:
@@ -163,9 +144,9 @@ class Step(Frozen, frozen=True, kw_only=True):
     child: str | None = None
     text: str = ""
     decisions: tuple[GateDecided, ...] = ()
-    branches: tuple[BranchPlan, ...] = ()
+    branches: tuple[ev.BranchPlan, ...] = ()
     ended_at_us: int | None = None
-    outcome: Outcome | None = None
+    outcome: ev.Outcome | None = None
     finished_seq: int = 0
     spent: StepUsage | None = None
     """What its recorded calls came to; None if it made none."""
@@ -203,10 +184,10 @@ class BranchSeen(Frozen, frozen=True, kw_only=True):
     ended_at_us: int | None = None
 
 
-_ABOUT: Mapping[type[Event], str] = {kind: row.about for kind, row in CATALOGUE.items() if row.about}
+_ABOUT: Mapping[type[ev.Event], str] = {kind: row.about for kind, row in CATALOGUE.items() if row.about}
 
 
-def step_of(event: Event) -> str | None:
+def step_of(event: ev.Event) -> str | None:
     """The step that an event is about; None if it is about a branch or the whole run."""
     name = _ABOUT.get(type(event))
     return None if name is None else getattr(event, name)
@@ -232,7 +213,7 @@ class Projection(msgspec.Struct):
         rest = self.head, self.begun, self.checkpoint, self.claim, self.stop
         return Projection(*rest, {**self.steps}, {**self.branches})
 
-    def apply(self, event: Event, *, at_us: int) -> Step | None:
+    def apply(self, event: ev.Event, *, at_us: int) -> Step | None:
         """Add the next event; returns the step that it is about, if any."""
         self.head += 1
         happened = _HAPPENED.get(type(event))
@@ -275,7 +256,7 @@ class Projection(msgspec.Struct):
 
     # -- steps -----------------------------------------------------------------------------------------
 
-    def _started(self, event: StepStarted, at_us: int) -> None:
+    def _started(self, event: ev.StepStarted, at_us: int) -> None:
         before = self._begin(event.step, event.node, at_us)
         begun = Try(
             attempt=event.attempt,
@@ -286,13 +267,13 @@ class Projection(msgspec.Struct):
         child = event.child or before.child
         self.steps[event.step] = replace(before, state="running", tries=(*before.tries, begun), child=child)
 
-    def _failed(self, event: AttemptFailed, at_us: int) -> None:
+    def _failed(self, event: ev.AttemptFailed, at_us: int) -> None:
         step = _ended(self._known(event.step, at_us), event, event.status.value, event.reason, at_us)
         state = "failed" if event.retry_at_us is None else "retrying"
         log = (*step.log, *event.log)
         self.steps[event.step] = replace(step, state=state, reason=event.reason, log=log)
 
-    def _interrupted(self, event: AttemptInterrupted, at_us: int) -> None:
+    def _interrupted(self, event: ev.AttemptInterrupted, at_us: int) -> None:
         step = _ended(self._known(event.step, at_us), event, "interrupted", event.why, at_us)
         self.steps[event.step] = replace(step, state="interrupted", reason=event.why)
 
@@ -310,7 +291,7 @@ class Projection(msgspec.Struct):
         spent = step.spent or StepUsage()
         self.steps[event.step] = replace(step, spent=replace(spent, lost=spent.lost + 1))
 
-    def _finished(self, event: StepFinished, at_us: int) -> None:
+    def _finished(self, event: ev.StepFinished, at_us: int) -> None:
         outcome, status = event.outcome, event.outcome.status.value
         step = self._begin(event.step, event.node, at_us)
         self.steps[event.step] = replace(
@@ -343,34 +324,36 @@ class Projection(msgspec.Struct):
     def _withdrawn(self, event: GateWithdrawn, at_us: int) -> None:
         self.steps[event.gate] = replace(self._known(event.gate, at_us), state=WITHDRAWN)
 
-    def _fanned_out(self, event: ParallelStarted, at_us: int) -> None:
+    def _fanned_out(self, event: ev.ParallelStarted, at_us: int) -> None:
         step = self._begin(event.step, event.node, at_us)
         self.steps[event.step] = replace(step, state="running", started_at_us=at_us, branches=event.branches)
         for index, plan in enumerate(event.branches):
             self.branches[plan.path] = BranchSeen(step=event.step, index=index, started_at_us=at_us)
 
-    def _branch_finished(self, event: BranchFinished, at_us: int) -> None:
+    def _branch_finished(self, event: ev.BranchFinished, at_us: int) -> None:
         branch = self.branches.get(event.branch)
         if branch is not None:
             self.branches[event.branch] = replace(branch, status=event.status, ended_at_us=at_us)
 
     # -- the run ---------------------------------------------------------------------------------------
 
-    def _created(self, event: RunCreated, at_us: int) -> None:
+    def _created(self, event: ev.RunCreated, at_us: int) -> None:
         self.checkpoint = self.head
 
-    def _claimed(self, event: RunClaimed, at_us: int) -> None:
+    def _claimed(self, event: ev.RunClaimed, at_us: int) -> None:
         self.claim = Claim(token=event.token, worker=event.worker, is_take_over=event.lost, at_us=at_us)
         self.stop = None
 
-    def _stopped(self, event: RunPaused | RunInterrupted | RunFailed | RunCancelled, at_us: int) -> None:
-        detail = event.detail or (event.by if isinstance(event, RunCancelled) else "")
+    def _stopped(
+        self, event: ev.RunPaused | ev.RunInterrupted | ev.RunFailed | ev.RunCancelled, at_us: int
+    ) -> None:
+        detail = event.detail or (event.by if isinstance(event, ev.RunCancelled) else "")
         self.stop = StopSeen(kind=event.kind, reason=event.reason, detail=detail, at_us=at_us)
 
-    def _forked(self, event: RunForked, at_us: int) -> None:
+    def _forked(self, event: ev.RunForked, at_us: int) -> None:
         self._leave("left to the run that this one was forked from")
 
-    def _resumed(self, event: RunResumed, at_us: int) -> None:
+    def _resumed(self, event: ev.RunResumed, at_us: int) -> None:
         if event.from_node is not None:
             self._leave("left by a resume from another node")
 
@@ -382,7 +365,7 @@ class Projection(msgspec.Struct):
 
 def _ended(
     step: Step,
-    event: AttemptFailed | AttemptInterrupted | AttemptHeld | StepFinished,
+    event: ev.AttemptFailed | ev.AttemptInterrupted | AttemptHeld | ev.StepFinished,
     outcome: str,
     reason: str,
     at_us: int,
@@ -396,24 +379,24 @@ def _ended(
     return replace(step, tries=(*earlier, last))
 
 
-_HAPPENED: Mapping[type[Event], Callable[[Projection, Any, int], None]] = {
-    RunCreated: Projection._created,
-    RunForked: Projection._forked,
-    RunClaimed: Projection._claimed,
-    RunResumed: Projection._resumed,
-    RunPaused: Projection._stopped,
-    RunInterrupted: Projection._stopped,
-    RunFailed: Projection._stopped,
-    RunCancelled: Projection._stopped,
-    StepStarted: Projection._started,
-    AttemptFailed: Projection._failed,
-    AttemptInterrupted: Projection._interrupted,
+_HAPPENED: Mapping[type[ev.Event], Callable[[Projection, Any, int], None]] = {
+    ev.RunCreated: Projection._created,
+    ev.RunForked: Projection._forked,
+    ev.RunClaimed: Projection._claimed,
+    ev.RunResumed: Projection._resumed,
+    ev.RunPaused: Projection._stopped,
+    ev.RunInterrupted: Projection._stopped,
+    ev.RunFailed: Projection._stopped,
+    ev.RunCancelled: Projection._stopped,
+    ev.StepStarted: Projection._started,
+    ev.AttemptFailed: Projection._failed,
+    ev.AttemptInterrupted: Projection._interrupted,
     AttemptHeld: Projection._held,
-    StepFinished: Projection._finished,
+    ev.StepFinished: Projection._finished,
     CallFinished: Projection._called,
     CallLost: Projection._call_lost,
-    ParallelStarted: Projection._fanned_out,
-    BranchFinished: Projection._branch_finished,
+    ev.ParallelStarted: Projection._fanned_out,
+    ev.BranchFinished: Projection._branch_finished,
     GateOpened: Projection._opened,
     GateDecided: Projection._decided,
     GateWithdrawn: Projection._withdrawn,

@@ -17,26 +17,8 @@ from typing import Any
 
 import msgspec
 
+from onward.model import events as ev
 from onward.model.context import CURRENT_NODE, GRAPH, INTERNAL, OUTCOME, PREFERRED_LABEL
-from onward.model.events import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    Event,
-    GoalRedirected,
-    ParallelStarted,
-    PipelineChanged,
-    RunClaimed,
-    RunFailed,
-    RunForked,
-    RunInterrupted,
-    RunPaused,
-    RunResumed,
-    StepFinished,
-    StepRouted,
-    StepStarted,
-    WorkdirChanged,
-)
 from onward.model.gate import GateDecided
 from onward.model.ids import branch_of, step_of_gate
 from onward.model.run import Frozen, Run
@@ -73,7 +55,7 @@ class Past(Frozen, frozen=True, kw_only=True):
         return Counter(stage.status for stage in self.stages)
 
 
-def past_of(goal: str, run: Run, branch: str, events: Iterable[Event], *, is_whole: bool) -> Past:
+def past_of(goal: str, run: Run, branch: str, events: Iterable[ev.Event], *, is_whole: bool) -> Past:
     """The past of a branch of a run; `events` are the last ones of its log."""
     around = _with_those_around(branch)
     stages: list[Stage] = []
@@ -81,7 +63,7 @@ def past_of(goal: str, run: Run, branch: str, events: Iterable[Event], *, is_who
     for event in events:
         if _branch_with(event, run) not in around:
             continue
-        if isinstance(event, StepFinished):
+        if isinstance(event, ev.StepFinished):
             if event.node != run.start_node:
                 stages.append(_stage(event))
         elif sentence := _sentence(event):
@@ -106,9 +88,9 @@ def _with_those_around(branch: str) -> frozenset[str | None]:
     return frozenset(found)
 
 
-def _branch_with(event: Event, run: Run) -> str | None:
+def _branch_with(event: ev.Event, run: Run) -> str | None:
     """The branch in which an event happened; None if it happened to the whole run."""
-    if isinstance(event, BranchFinished):
+    if isinstance(event, ev.BranchFinished):
         # While a fan-out is open, the end of one branch is not in the past of the others.
         is_open = any(event.branch in parallel.branches for parallel in run.parallels.values())
         return event.branch if is_open else branch_of(event.branch)
@@ -116,7 +98,7 @@ def _branch_with(event: Event, run: Run) -> str | None:
     return None if step is None else branch_of(step_of_gate(step))
 
 
-def _stage(event: StepFinished) -> Stage:
+def _stage(event: ev.StepFinished) -> Stage:
     outcome = event.outcome
     return Stage(
         step=event.step,
@@ -130,38 +112,38 @@ def _stage(event: StepFinished) -> Stage:
     )
 
 
-def _sentence(event: Event) -> str:
+def _sentence(event: ev.Event) -> str:
     """A sentence about an event that is no stage; empty if it is not notable."""
     match event:
-        case AttemptFailed():
+        case ev.AttemptFailed():
             return f"attempt {event.attempt} of {event.step} failed: {event.reason}"
-        case AttemptInterrupted():
+        case ev.AttemptInterrupted():
             return f"attempt {event.attempt} of {event.step} was stopped: {event.why}"
-        case StepStarted(degraded_from=mode) if mode:
+        case ev.StepStarted(degraded_from=mode) if mode:
             return f"{event.step} started with {event.fidelity} instead of {mode}: its session was gone"
-        case ParallelStarted():
+        case ev.ParallelStarted():
             return f"{event.step} opened {len(event.branches)} branches"
-        case BranchFinished():
+        case ev.BranchFinished():
             return f"branch {event.branch} ended: {event.status}" + _because(event.reason)
         case GateDecided(expired=True):
             return f"{event.gate} got no answer in time" + _because(event.choice.label)
         case GateDecided():
             return f"{event.by} answered {event.gate}{_because(event.choice.label)}{_because(event.text)}"
-        case StepRouted():
+        case ev.StepRouted():
             return f"{event.step} continued to {event.next.to} after the pipeline or the context changed"
-        case GoalRedirected():
+        case ev.GoalRedirected():
             return f"went back to {event.next.to}: goal gate {event.gate} was unmet"
-        case PipelineChanged():
+        case ev.PipelineChanged():
             return f"{event.by} changed the pipeline"
-        case WorkdirChanged():
+        case ev.WorkdirChanged():
             return f"{event.by} moved the run to the directory {event.workdir}"
-        case RunClaimed(lost=True):
+        case ev.RunClaimed(lost=True):
             return "another process took over the run: its holder was lost"
-        case RunForked():
+        case ev.RunForked():
             return f"the run was forked from run {event.parent} at event {event.parent_seq}"
-        case RunResumed():
+        case ev.RunResumed():
             return f"{event.by} resumed the run" + (f" from {event.from_node}" if event.from_node else "")
-        case RunPaused() | RunInterrupted() | RunFailed():
+        case ev.RunPaused() | ev.RunInterrupted() | ev.RunFailed():
             return f"the run was {event.kind.removeprefix('Run').lower()} ({event.reason})" + _because(
                 event.detail
             )

@@ -26,20 +26,7 @@ from onward.store.port.leases import Holder
 from onward.store.port.log import StoredEvent
 
 if TYPE_CHECKING:
-    from onward.replies.runs import (
-        BranchShown,
-        ChoiceOffered,
-        ForkPoint,
-        GateShown,
-        LimitStop,
-        ManagerShown,
-        OpenStepShown,
-        PendingShown,
-        RunListed,
-        RunState,
-        WaitingForShown,
-        WorkspaceShown,
-    )
+    from onward.replies import runs as run_shapes
     from onward.replies.steps import EventShown, OutputShown, StepShown, TryShown
 
 
@@ -58,7 +45,7 @@ def view_row(
     completed: Sequence[str] | None = None,
     *,
     workers: Sequence[RegisteredWorker] | None = None,
-) -> RunListed:
+) -> run_shapes.RunListed:
     """A run as lists show it. One whose holder died is shown as interrupted before the log says so.
 
     `workers` are those who could take it, if it is queued.
@@ -66,7 +53,7 @@ def view_row(
     row = known_row(row, holder)
     is_queued = row.status is RunStatus.QUEUED and workers is not None
     waiting = waiting_for(row.needs.split(), workers or ()) if is_queued else None
-    shown: RunListed = {
+    shown: run_shapes.RunListed = {
         "id": row.id,
         "display_id": row.display_id,
         "pipeline": row.pipeline,
@@ -101,13 +88,13 @@ def view_row(
     return shown
 
 
-def _view_parent(row: RunRow) -> ForkPoint | None:
+def _view_parent(row: RunRow) -> run_shapes.ForkPoint | None:
     if row.parent is None or row.parent_seq is None:
         return None
     return {"run": row.parent, "seq": row.parent_seq}
 
 
-def view_waiting(waiting: WaitingFor) -> WaitingForShown:
+def view_waiting(waiting: WaitingFor) -> run_shapes.WaitingForShown:
     """What a queued run waits for that no live worker has."""
     return {
         "workers": waiting.workers,
@@ -153,7 +140,7 @@ def view_run(
     completed: Sequence[str],
     *,
     workers: Sequence[RegisteredWorker] | None = None,
-) -> RunState:
+) -> run_shapes.RunState:
     """A run in full: the row, what it finished in order, what is open, and its context."""
     return {
         **view_row(row, holder, completed, workers=workers),
@@ -179,7 +166,7 @@ def view_run(
     }
 
 
-def _view_branch(branch_id: str, branch: Branch) -> BranchShown:
+def _view_branch(branch_id: str, branch: Branch) -> run_shapes.BranchShown:
     return {
         "branch": branch_id,
         "next": branch.next_node,
@@ -188,7 +175,7 @@ def _view_branch(branch_id: str, branch: Branch) -> BranchShown:
     }
 
 
-def _view_pending(pending: Pending) -> PendingShown:
+def _view_pending(pending: Pending) -> run_shapes.PendingShown:
     return {
         "cancel_by": pending.cancel_by,
         "cancel_detail": pending.cancel_detail,
@@ -198,14 +185,14 @@ def _view_pending(pending: Pending) -> PendingShown:
     }
 
 
-def _view_manager(managed: Managed) -> ManagerShown:
-    shown: ManagerShown = {"run": managed.run, "step": managed.step}
+def _view_manager(managed: Managed) -> run_shapes.ManagerShown:
+    shown: run_shapes.ManagerShown = {"run": managed.run, "step": managed.step}
     if managed.depth != 1:
         shown["depth"] = managed.depth
     return shown
 
 
-def _view_open_step(opened: OpenStep) -> OpenStepShown:
+def _view_open_step(opened: OpenStep) -> run_shapes.OpenStepShown:
     return {
         "step": opened.step,
         "attempt": opened.attempt,
@@ -218,7 +205,7 @@ def _view_open_step(opened: OpenStep) -> OpenStepShown:
     }
 
 
-def view_limit(run: Run) -> LimitStop | None:
+def view_limit(run: Run) -> run_shapes.LimitStop | None:
     """The limit that a stopped run waits for, as it was when the run stopped; `used` is what was spent."""
     hits = [opened.limit for opened in run.open_steps.values() if opened.limit is not None]
     if not hits or not is_at_limit(run.reason):
@@ -244,7 +231,7 @@ def view_simulation(run: Run) -> str | None:
     return "agents" if run.simulation.real_tools else "all"
 
 
-def view_workspace(run: Run) -> WorkspaceShown | None:
+def view_workspace(run: Run) -> run_shapes.WorkspaceShown | None:
     """The repository, the run's branch there, and the state at the last checkpoint that changed it."""
     if run.workspace is None:
         return None
@@ -260,12 +247,12 @@ def view_workspace(run: Run) -> WorkspaceShown | None:
     }
 
 
-def view_choice(choice: Choice) -> ChoiceOffered:
+def view_choice(choice: Choice) -> run_shapes.ChoiceOffered:
     """What a gate offers, with the data that it has, if any."""
     return {"key": choice.key, "label": choice.label, "to": choice.to, "data": choice.data}
 
 
-def view_gate(gate: Gate) -> GateShown:
+def view_gate(gate: Gate) -> run_shapes.GateShown:
     """A question: what it asks and offers, until when, and what was decided."""
     return {
         "gate": gate.gate,

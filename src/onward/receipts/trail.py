@@ -13,60 +13,21 @@ from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt
 from onward.machine.definition import AGENT, PLANNER_KINDS, TOOL, Definition, is_simulated
+from onward.model import events as ev
 from onward.model.call import AttemptHeld
-from onward.model.events import (
-    AttemptFailed,
-    AttemptInterrupted,
-    Event,
-    Outcome,
-    PipelineChanged,
-    RunCreated,
-    StepFinished,
-    StepStatus,
-    WorkdirChanged,
-)
 from onward.model.gate import GateDecided, GateWithdrawn
 from onward.model.ids import branch_of, is_in_step, node_of, place_of
 from onward.model.run import Simulation, simulation_of
 from onward.model.values import rfc3339
 from onward.read.log import Projection, Step, StepUsage, Try
-from onward.receipts.folder import (
-    ARTIFACTS,
-    HANDOFFS,
-    RECEIPTS,
-    RESPONSE,
-    artifact_name,
-    attempt_path,
-    flow_name,
-    step_file,
-)
-from onward.receipts.receipt import (
-    CALLING_VERSION,
-    SCHEMA_VERSION,
-    SUMMARY_CHARACTERS_MAX,
-    CallingReceipt,
-    Commits,
-    Concern,
-    Evidence,
-    Handoff,
-    Made,
-    Mode,
-    Receipt,
-    Routing,
-    Status,
-    Tokens,
-    Tried,
-    Used,
-    Verification,
-    hash_of,
-    written,
-)
+from onward.receipts import folder as folders
+from onward.receipts import receipt as shapes
 
 TIMED_OUT = "timed out"
-_STATUS: Mapping[str, Status] = {
-    StepStatus.SUCCESS: "succeeded",
-    StepStatus.PARTIAL_SUCCESS: "succeeded",
-    StepStatus.SKIPPED: "skipped",
+_STATUS: Mapping[str, shapes.Status] = {
+    ev.StepStatus.SUCCESS: "succeeded",
+    ev.StepStatus.PARTIAL_SUCCESS: "succeeded",
+    ev.StepStatus.SKIPPED: "skipped",
     "interrupted": "interrupted",
     "held": "interrupted",
 }
@@ -80,18 +41,18 @@ class Leaving(msgspec.Struct, frozen=True):
 
     node: str
     name: str
-    receipt: Receipt
+    receipt: shapes.Receipt
     content: bytes
-    handoff: Handoff | None
+    handoff: shapes.Handoff | None
 
 
 class Ending(msgspec.Struct, frozen=True):
     """How a step ended at an event, or the state of one that is still open."""
 
-    status: Status
+    status: shapes.Status
     why: str
     log: tuple[str, ...] = ()
-    finished: StepFinished | None = None
+    finished: ev.StepFinished | None = None
 
 
 class ReceiptSetting(msgspec.Struct, frozen=True):
@@ -115,9 +76,9 @@ def leaving(setting: ReceiptSetting, begun: Step, ending: Ending, definition: De
     node_id = node_of(place_of(step))
     node, kind = definition.graph.nodes[node_id], definition.kind(node_id)
     agent = node.text("agent") or kind
-    name, flow = step_file(step, agent), flow_name(setting.flow)
-    receipt = Receipt(
-        schema_version=SCHEMA_VERSION,
+    name, flow = folders.step_file(step, agent), folders.flow_name(setting.flow)
+    receipt = shapes.Receipt(
+        schema_version=shapes.SCHEMA_VERSION,
         run_id=setting.run_id,
         flow_key=setting.flow,
         step_id=step,
@@ -139,7 +100,7 @@ def leaving(setting: ReceiptSetting, begun: Step, ending: Ending, definition: De
         error=ending.why or None,
         tokens=None,
         transcript_path=_transcript(step, begun, finished),
-        handoff_envelope_path=None if finished is None else f"{flow}/{HANDOFFS}/{name}",
+        handoff_envelope_path=None if finished is None else f"{flow}/{folders.HANDOFFS}/{name}",
         routing=None if finished is None else _routing(finished),
         artifacts=() if finished is None else _artifacts(finished),
         log=ending.log,
@@ -149,33 +110,33 @@ def leaving(setting: ReceiptSetting, begun: Step, ending: Ending, definition: De
     receipt = (
         receipt if begun.spent is None else _with_calls(receipt, begun.spent, _commits(setting, finished))
     )
-    path, content = f"{flow}/{RECEIPTS}/{name}", written(receipt)
+    path, content = f"{flow}/{folders.RECEIPTS}/{name}", shapes.written(receipt)
     handoff = None
     if finished is not None:
         decisions = tuple(map(decision, begun.decisions))
-        handoff = _handoff(receipt, finished, decisions, path=path, hash=hash_of(content))
+        handoff = _handoff(receipt, finished, decisions, path=path, hash=shapes.hash_of(content))
     return Leaving(node_id, name, receipt, content, handoff)
 
 
-def _commits(setting: ReceiptSetting, finished: StepFinished | None) -> Commits | None:
+def _commits(setting: ReceiptSetting, finished: ev.StepFinished | None) -> shapes.Commits | None:
     """A step that says nothing of the workspace left it as it was."""
     if not setting.commit:
         return None
     tree = None if finished is None else finished.workspace
-    return Commits(before=setting.commit, after=setting.commit if tree is None else tree.commit)
+    return shapes.Commits(before=setting.commit, after=setting.commit if tree is None else tree.commit)
 
 
-def _with_calls(receipt: Receipt, spent: StepUsage, commits: Commits | None) -> Receipt:
+def _with_calls(receipt: shapes.Receipt, spent: StepUsage, commits: shapes.Commits | None) -> shapes.Receipt:
     """The receipt with what the recorded calls of its step came to."""
-    tokens = Tokens(prompt=spent.input, completion=spent.output, total=spent.input + spent.output)
-    used = Used(
+    tokens = shapes.Tokens(prompt=spent.input, completion=spent.output, total=spent.input + spent.output)
+    used = shapes.Used(
         input=spent.input,
         output=spent.output,
         cached=spent.cached,
         cache_write=spent.cache_write,
         reasoning=spent.reasoning,
     )
-    made = Made(
+    made = shapes.Made(
         models=spent.model_calls,
         programs=spent.program_calls,
         tools=spent.tool_calls,
@@ -183,9 +144,9 @@ def _with_calls(receipt: Receipt, spent: StepUsage, commits: Commits | None) -> 
         failed=spent.failed,
         lost=spent.lost,
     )
-    fields = {name: getattr(receipt, name) for name in Receipt.__struct_fields__}
-    fields |= {"schema_version": CALLING_VERSION, "tokens": tokens if spent.is_measured else None}
-    return CallingReceipt(
+    fields = {name: getattr(receipt, name) for name in shapes.Receipt.__struct_fields__}
+    fields |= {"schema_version": shapes.CALLING_VERSION, "tokens": tokens if spent.is_measured else None}
+    return shapes.CallingReceipt(
         **fields,
         usage=used if spent.is_measured else None,
         cost_micro=spent.cost_micro,
@@ -202,7 +163,7 @@ def _duration_ms(begun: Step, at_us: int) -> int:
     return max(0, at_us - begun.started_at_us) // 1000
 
 
-def status_of(outcome: str, reason: str) -> Status:
+def status_of(outcome: str, reason: str) -> shapes.Status:
     """What a receipt calls the outcome of a step or an attempt."""
     return _STATUS.get(outcome) or ("timed_out" if reason.startswith(TIMED_OUT) else "failed")
 
@@ -213,9 +174,9 @@ def decision(event: GateDecided) -> str:
     return f"{event.by} chose {event.choice.label!r}{words}"
 
 
-def _tried(one: Try) -> Tried:
+def _tried(one: Try) -> shapes.Tried:
     is_ended = one.ended_at_us is not None
-    return Tried(
+    return shapes.Tried(
         attempt=one.attempt,
         number=one.number,
         started_at=rfc3339(one.started_at_us),
@@ -225,7 +186,7 @@ def _tried(one: Try) -> Tried:
     )
 
 
-def _mode(kind: str, setting: ReceiptSetting) -> Mode:
+def _mode(kind: str, setting: ReceiptSetting) -> shapes.Mode:
     if kind in PLANNER_KINDS:
         return "control"
     if is_simulated(setting.simulation, kind):
@@ -234,12 +195,12 @@ def _mode(kind: str, setting: ReceiptSetting) -> Mode:
 
 
 def _handoff(
-    receipt: Receipt, finished: StepFinished, decisions: tuple[str, ...], *, path: str, hash: str
-) -> Handoff:
+    receipt: shapes.Receipt, finished: ev.StepFinished, decisions: tuple[str, ...], *, path: str, hash: str
+) -> shapes.Handoff:
     outcome = finished.outcome
     assert receipt.routing is not None
-    return Handoff(
-        schema_version=SCHEMA_VERSION,
+    return shapes.Handoff(
+        schema_version=shapes.SCHEMA_VERSION,
         run_id=receipt.run_id,
         flow_key=receipt.flow_key,
         step_id=receipt.step_id,
@@ -261,42 +222,44 @@ def _handoff(
     )
 
 
-def _verification(receipt: Receipt, outcome: Outcome) -> Verification:
+def _verification(receipt: shapes.Receipt, outcome: ev.Outcome) -> shapes.Verification:
     """An exit code and a rule of the engine are evidence; what a step says about itself is not."""
     if receipt.status in ("failed", "timed_out"):
         return "BLOCKED"
-    is_seen = receipt.mode in ("cli", "control") and outcome.status is StepStatus.SUCCESS
+    is_seen = receipt.mode in ("cli", "control") and outcome.status is ev.StepStatus.SUCCESS
     return "VERIFIED" if is_seen else "UNVERIFIED"
 
 
-def _concerns(receipt: Receipt, outcome: Outcome) -> tuple[Concern, ...]:
+def _concerns(receipt: shapes.Receipt, outcome: ev.Outcome) -> tuple[shapes.Concern, ...]:
     found = [
-        Concern(severity="low", text=f"attempt {one.attempt} {one.status.replace('_', ' ')}" + _because(one))
+        shapes.Concern(
+            severity="low", text=f"attempt {one.attempt} {one.status.replace('_', ' ')}" + _because(one)
+        )
         for one in receipt.attempts[:-1]
     ]
-    if outcome.status is StepStatus.PARTIAL_SUCCESS:
-        found.append(Concern(severity="medium", text="the step succeeded in part only"))
+    if outcome.status is ev.StepStatus.PARTIAL_SUCCESS:
+        found.append(shapes.Concern(severity="medium", text="the step succeeded in part only"))
     if receipt.status == "skipped":
-        found.append(Concern(severity="medium", text="the step was skipped"))
+        found.append(shapes.Concern(severity="medium", text="the step was skipped"))
     if receipt.error is not None and receipt.status != "skipped":
-        found.append(Concern(severity="high", text=receipt.error))
+        found.append(shapes.Concern(severity="high", text=receipt.error))
     return tuple(found)
 
 
-def _because(one: Tried) -> str:
+def _because(one: shapes.Tried) -> str:
     return f": {one.reason}" if one.reason else ""
 
 
-def _transcript(step: str, begun: Step, finished: StepFinished | None) -> str | None:
+def _transcript(step: str, begun: Step, finished: ev.StepFinished | None) -> str | None:
     if finished is None or not finished.response or not begun.tries:
         return None
     last = begun.tries[-1]
-    return "/".join((*attempt_path(step, last.attempt, last.number), RESPONSE))
+    return "/".join((*folders.attempt_path(step, last.attempt, last.number), folders.RESPONSE))
 
 
-def _routing(finished: StepFinished) -> Routing:
+def _routing(finished: ev.StepFinished) -> shapes.Routing:
     onward, outcome = finished.next, finished.outcome
-    return Routing(
+    return shapes.Routing(
         to=None if onward is None else onward.to,
         reason="nothing leads on" if onward is None else onward.reason,
         edge=None if onward is None else onward.edge,
@@ -305,12 +268,12 @@ def _routing(finished: StepFinished) -> Routing:
     )
 
 
-def _artifacts(finished: StepFinished) -> tuple[Evidence, ...]:
+def _artifacts(finished: ev.StepFinished) -> tuple[shapes.Evidence, ...]:
     return tuple(
-        Evidence(
+        shapes.Evidence(
             id=id,
             name=artifact.name,
-            path=f"{ARTIFACTS}/{artifact_name(id)}",
+            path=f"{folders.ARTIFACTS}/{folders.artifact_name(id)}",
             size_bytes=artifact.size,
             hash=artifact.hash,
         )
@@ -320,7 +283,11 @@ def _artifacts(finished: StepFinished) -> tuple[Evidence, ...]:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= SUMMARY_CHARACTERS_MAX else f"{text[: SUMMARY_CHARACTERS_MAX - 1]}…"
+    return (
+        text
+        if len(text) <= shapes.SUMMARY_CHARACTERS_MAX
+        else f"{text[: shapes.SUMMARY_CHARACTERS_MAX - 1]}…"
+    )
 
 
 class Trail(msgspec.Struct):
@@ -345,19 +312,19 @@ class Trail(msgspec.Struct):
         """The same, to take in events that may never be committed."""
         return replace(self, _log=self._log.copy())
 
-    def learn(self, event: Event) -> None:
+    def learn(self, event: ev.Event) -> None:
         """What the event says of the run as a whole; before `take`, which needs the run's definition."""
-        if isinstance(event, RunCreated):
+        if isinstance(event, ev.RunCreated):
             self.workdir, self.simulation = event.workdir, simulation_of(event)
             if event.workspace is not None:
                 self._commits = {"": event.workspace.start.commit}
-        if isinstance(event, WorkdirChanged):
+        if isinstance(event, ev.WorkdirChanged):
             self.workdir = event.workdir
-        if isinstance(event, RunCreated | PipelineChanged):
+        if isinstance(event, ev.RunCreated | ev.PipelineChanged):
             self.pipeline_hash = event.pipeline_hash
 
     def take(
-        self, event: Event, definition: Definition, *, at_us: int, recorded_in: str = ""
+        self, event: ev.Event, definition: Definition, *, at_us: int, recorded_in: str = ""
     ) -> Leaving | None:
         """Take in the event after `head`. `definition` is the one that the run had then."""
         step, ending = self._log.apply(event, at_us=at_us), _ending(event)
@@ -389,7 +356,7 @@ class Trail(msgspec.Struct):
         return left
 
 
-def _ending(event: Event) -> Ending | None:
+def _ending(event: ev.Event) -> Ending | None:
     """How a step ended at this event; None if it continues, or the event is not about a step."""
     match event:
         case GateDecided(gate=gate) | GateWithdrawn(gate=gate) if is_in_step(gate):
@@ -398,11 +365,11 @@ def _ending(event: Event) -> Ending | None:
             return Ending("failed", f"rejected: {decision(event)}")
         case GateWithdrawn():
             return Ending("interrupted", "the question was withdrawn")
-        case AttemptHeld(reason="pause" | "limit", detail=why) | AttemptInterrupted(why=why):
+        case AttemptHeld(reason="pause" | "limit", detail=why) | ev.AttemptInterrupted(why=why):
             return Ending("interrupted", why)
-        case AttemptFailed(reason=reason, retry_at_us=None):
+        case ev.AttemptFailed(reason=reason, retry_at_us=None):
             return Ending(status_of(event.status, reason), reason, event.log)
-        case StepFinished(outcome=outcome):
+        case ev.StepFinished(outcome=outcome):
             why = outcome.failure_reason
             return Ending(status_of(outcome.status, why), why, event.log, event)
     return None

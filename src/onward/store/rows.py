@@ -20,21 +20,10 @@ from onward.errors import HistoryCorrupt, StoreCorrupt
 from onward.model.row import FIXED, GateRow, Notification, Offer, RegisteredWorker, RunRow
 from onward.model.run import RunStatus
 from onward.store.codec import content_hash
+from onward.store.port import runs as port
 from onward.store.port.leases import Effect, Holder
 from onward.store.port.log import Position, Snapshot, StoredEvent, Write, read_with
 from onward.store.port.retention import Kin
-from onward.store.port.runs import (
-    Attempted,
-    Delivery,
-    DeliveryQuery,
-    EndedRuns,
-    HeldRuns,
-    Listed,
-    Measured,
-    Stand,
-    Stuck,
-    Undelivered,
-)
 
 log = logging.getLogger("onward.store")
 T = TypeVar("T")
@@ -153,10 +142,10 @@ def holder_of(owner: str | None, token: int, is_expired: bool, is_alive: IsAlive
     return None if owner is None else Holder(owner, token, is_alive(owner, is_expired))
 
 
-def listed_of(columns: Sequence[Any], is_alive: IsAlive) -> Listed:
+def listed_of(columns: Sequence[Any], is_alive: IsAlive) -> port.Listed:
     """A row with its holder; the last column says whether the lease is over."""
     row = run_row(columns)
-    return Listed(row, holder_of(row.owner, row.token, bool(columns[-1]), is_alive))
+    return port.Listed(row, holder_of(row.owner, row.token, bool(columns[-1]), is_alive))
 
 
 def effect_of(columns: Sequence[Any], is_alive: IsAlive) -> Effect:
@@ -275,18 +264,18 @@ def kin_of(columns: Sequence[Any]) -> Kin:
     )
 
 
-_DELIVERY_FIELDS = Delivery.__struct_fields__
+_DELIVERY_FIELDS = port.Delivery.__struct_fields__
 
 
-def delivery_of(columns: Sequence[Any]) -> Delivery:
+def delivery_of(columns: Sequence[Any]) -> port.Delivery:
     """A notification from its columns, which are in the order of its fields."""
     try:
-        return msgspec.convert(dict(zip(_DELIVERY_FIELDS, columns, strict=True)), Delivery)
+        return msgspec.convert(dict(zip(_DELIVERY_FIELDS, columns, strict=True)), port.Delivery)
     except msgspec.ValidationError as error:
         raise StoreCorrupt(f"the row of notification {columns[0]!r} is damaged: {error}.") from None
 
 
-def deliveries_in_order(found: Sequence[Delivery]) -> Sequence[Delivery]:
+def deliveries_in_order(found: Sequence[port.Delivery]) -> Sequence[port.Delivery]:
     """As they were written: of one run, in the order of its events."""
     return sorted(found, key=lambda one: (one.created_at_us, one.run_id, one.seq, one.id))
 
@@ -297,7 +286,7 @@ def notification_parameters(notification: Notification) -> dict[str, Any]:
     return {**values, "kind": notification.kind.value, "mark": f" {notification.kind.value} "}
 
 
-def attempt_parameters(claimed: Delivery, attempted: Attempted) -> dict[str, Any]:
+def attempt_parameters(claimed: port.Delivery, attempted: port.Attempted) -> dict[str, Any]:
     """What came of a try, and which one it was."""
     return {
         "id": claimed.id,
@@ -308,7 +297,7 @@ def attempt_parameters(claimed: Delivery, attempted: Attempted) -> dict[str, Any
     }
 
 
-def delivery_filters(query: DeliveryQuery) -> Mapping[str, Any]:
+def delivery_filters(query: port.DeliveryQuery) -> Mapping[str, Any]:
     """The filters of a list of notifications."""
     place = query.place or (None, None, None)
     names = ("before_us", "before_id", "before_subscriber")
@@ -342,11 +331,11 @@ class MeasureAnswers(NamedTuple):
     outbox: AnswerRows
 
 
-def measured(found: MeasureAnswers, is_alive: Callable[[str, bool], bool]) -> Measured:
+def measured(found: MeasureAnswers, is_alive: Callable[[str, bool], bool]) -> port.Measured:
     """The answers as numbers; `is_alive` judges owners."""
     queue = {bool(is_due): (number, oldest) for is_due, number, oldest in found.queue}
     due, oldest_due_us = queue.get(True, (0, None))
-    return Measured(
+    return port.Measured(
         at_us=found.at_us,
         runs=_stands(dict(sound(found.statuses, counted)), dict(sound(found.reasons, _stand))),
         due=due,
@@ -360,43 +349,43 @@ def measured(found: MeasureAnswers, is_alive: Callable[[str, bool], bool]) -> Me
         ),
         ended=dict(sound(found.ended, _ended)),
         size=found.size,
-        stuck=tuple(Stuck(*columns) for columns in found.stuck),
+        stuck=tuple(port.Stuck(*columns) for columns in found.stuck),
         needs={needs: number for needs, number in found.needs},
         workers=tuple(sound(found.workers, lambda columns: worker_of(columns, is_alive))),
         undelivered=undelivered_of({state: (number, oldest) for state, number, oldest in found.outbox}),
     )
 
 
-def holdings_of(held: Iterable[tuple[str, int, bool]]) -> tuple[HeldRuns, ...]:
+def holdings_of(held: Iterable[tuple[str, int, bool]]) -> tuple[port.HeldRuns, ...]:
     """Who holds how many: from owners, numbers of runs, and whether those are alive."""
-    found: dict[str, HeldRuns] = {}
+    found: dict[str, port.HeldRuns] = {}
     for owner, number, is_alive in held:
-        known = found.get(owner, HeldRuns(owner, 0, 0))
+        known = found.get(owner, port.HeldRuns(owner, 0, 0))
         stalled = known.stalled + (0 if is_alive else number)
-        found[owner] = HeldRuns(owner, known.runs + number, stalled)
+        found[owner] = port.HeldRuns(owner, known.runs + number, stalled)
     return tuple(found[owner] for owner in sorted(found))
 
 
-def undelivered_of(found: Mapping[str, tuple[int, int]]) -> Undelivered:
+def undelivered_of(found: Mapping[str, tuple[int, int]]) -> port.Undelivered:
     """Notifications by state: how many, and when the oldest was created."""
     waiting, oldest_us = found.get("waiting", (0, None))
-    return Undelivered(waiting, found.get("failed", (0, 0))[0], oldest_us)
+    return port.Undelivered(waiting, found.get("failed", (0, 0))[0], oldest_us)
 
 
-def _stands(statuses: Mapping[RunStatus, int], reasons: Mapping[Stand, int]) -> Mapping[Stand, int]:
+def _stands(statuses: Mapping[RunStatus, int], reasons: Mapping[port.Stand, int]) -> Mapping[port.Stand, int]:
     """Runs by stand, from all by status and those that have a reason: the rest have none."""
     without = dict(statuses)
     for stand, number in reasons.items():
         without[stand.status] -= number
-    bare = {Stand(status, "", False): number for status, number in without.items() if number}
+    bare = {port.Stand(status, "", False): number for status, number in without.items() if number}
     return {**bare, **reasons}
 
 
-def _stand(columns: Sequence[Any]) -> tuple[Stand, int]:
+def _stand(columns: Sequence[Any]) -> tuple[port.Stand, int]:
     status, reason, recoverable, number = columns
-    return Stand(status_of(status, f"{number} runs"), reason, bool(recoverable)), number
+    return port.Stand(status_of(status, f"{number} runs"), reason, bool(recoverable)), number
 
 
-def _ended(columns: Sequence[Any]) -> tuple[RunStatus, EndedRuns]:
+def _ended(columns: Sequence[Any]) -> tuple[RunStatus, port.EndedRuns]:
     status, hour, day = columns
-    return status_of(status, f"{day} runs"), EndedRuns(hour, day)
+    return status_of(status, f"{day} runs"), port.EndedRuns(hour, day)

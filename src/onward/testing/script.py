@@ -14,17 +14,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from onward.agents.model import (
-    AssistantMessage,
-    FinishReason,
-    ModelRequest,
-    ReasoningDelta,
-    Streamed,
-    TextDelta,
-    TokenUsage,
-    ToolCall,
-    ToolCallDelta,
-)
+from onward.agents import model as llm
 from onward.errors import InvalidInput
 
 CHARACTERS_PER_TOKEN = 4
@@ -43,12 +33,12 @@ class ScriptedReply(_Closed, frozen=True):
 
     text: str | None = None
     reasoning: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[llm.ToolCall, ...] = ()
     refusal: str = ""
     continues: bool = False
     """Whether a request that ends with the beginning of `text` gets only the rest of it."""
-    finish_reason: FinishReason | None = None
-    usage: TokenUsage | None = None
+    finish_reason: llm.FinishReason | None = None
+    usage: llm.TokenUsage | None = None
     """None: four characters are a token."""
     counts: bool = True
     """Whether the provider says how many tokens it was."""
@@ -129,11 +119,11 @@ class Playing:
 class Played(msgspec.Struct, frozen=True, kw_only=True):
     """A reply as it is given to one request."""
 
-    pieces: tuple[Streamed, ...]
+    pieces: tuple[llm.Streamed, ...]
     """Deltas only."""
-    tool_calls: tuple[ToolCall, ...]
-    usage: TokenUsage
-    finish_reason: FinishReason
+    tool_calls: tuple[llm.ToolCall, ...]
+    usage: llm.TokenUsage
+    finish_reason: llm.FinishReason
 
 
 def played(reply: ScriptedReply, prompt: ScriptPrompt) -> Played:
@@ -143,16 +133,18 @@ def played(reply: ScriptedReply, prompt: ScriptPrompt) -> Played:
         text = ""
     if reply.continues:
         text = text.removeprefix(prompt.prefix)
-    finish = FinishReason.TOOL_CALLS if reply.tool_calls else FinishReason.STOP
-    finish = FinishReason.REFUSAL if reply.refusal else reply.finish_reason or finish
+    finish = llm.FinishReason.TOOL_CALLS if reply.tool_calls else llm.FinishReason.STOP
+    finish = llm.FinishReason.REFUSAL if reply.refusal else reply.finish_reason or finish
     most = None if prompt.max_tokens is None else prompt.max_tokens * CHARACTERS_PER_TOKEN
     if most is not None and len(text) > most and not reply.is_over_ceiling:
-        text, finish = text[:most], FinishReason.LENGTH
-    pieces: list[Streamed] = [ReasoningDelta(piece) for piece in _cut(reply.reasoning, reply.chunk)]
-    pieces += [TextDelta(piece) for piece in _cut(text or reply.refusal, reply.chunk)]
+        text, finish = text[:most], llm.FinishReason.LENGTH
+    pieces: list[llm.Streamed] = [llm.ReasoningDelta(piece) for piece in _cut(reply.reasoning, reply.chunk)]
+    pieces += [llm.TextDelta(piece) for piece in _cut(text or reply.refusal, reply.chunk)]
     for index, call in enumerate(reply.tool_calls):
-        pieces.append(ToolCallDelta(index=index, id=call.id, name=call.name))
-        pieces += [ToolCallDelta(index=index, arguments=part) for part in _cut(call.arguments, reply.chunk)]
+        pieces.append(llm.ToolCallDelta(index=index, id=call.id, name=call.name))
+        pieces += [
+            llm.ToolCallDelta(index=index, arguments=part) for part in _cut(call.arguments, reply.chunk)
+        ]
     return Played(
         pieces=tuple(pieces),
         tool_calls=reply.tool_calls,
@@ -161,10 +153,10 @@ def played(reply: ScriptedReply, prompt: ScriptPrompt) -> Played:
     )
 
 
-def prompt_of(request: ModelRequest, model: str) -> ScriptPrompt:
+def prompt_of(request: llm.ModelRequest, model: str) -> ScriptPrompt:
     """The same of a request that did not come over the wire."""
     texts = [
-        "\n\n".join(part.text for part in message.parts if not isinstance(part, ToolCall))
+        "\n\n".join(part.text for part in message.parts if not isinstance(part, llm.ToolCall))
         for message in request.messages
     ]
     return ScriptPrompt(
@@ -172,7 +164,7 @@ def prompt_of(request: ModelRequest, model: str) -> ScriptPrompt:
         said=texts[-1] if texts else "",
         characters=len(request.system) + sum(map(len, texts)),
         max_tokens=request.max_tokens,
-        prefix=texts[-1] if texts and isinstance(request.messages[-1], AssistantMessage) else "",
+        prefix=texts[-1] if texts and isinstance(request.messages[-1], llm.AssistantMessage) else "",
     )
 
 
@@ -188,10 +180,10 @@ def _cut(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def _usage(text: str, reply: ScriptedReply, prompt: ScriptPrompt) -> TokenUsage:
+def _usage(text: str, reply: ScriptedReply, prompt: ScriptPrompt) -> llm.TokenUsage:
     thought, written = _tokens(len(reply.reasoning)), _tokens(len(text or reply.refusal))
     written += sum(_tokens(len(call.arguments)) for call in reply.tool_calls)
-    return TokenUsage(input=_tokens(prompt.characters), output=thought + written, reasoning=thought)
+    return llm.TokenUsage(input=_tokens(prompt.characters), output=thought + written, reasoning=thought)
 
 
 def _tokens(characters: int) -> int:

@@ -12,17 +12,7 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from onward.agents.model import (
-    FailureKind,
-    Finished,
-    FinishReason,
-    ModelFailed,
-    ModelRequest,
-    ReasoningDelta,
-    Streamed,
-    TextDelta,
-    ToolCallDelta,
-)
+from onward.agents import model as llm
 from onward.agents.prices import estimated_usage
 from onward.agents.providers import TimeLimits, split_name
 from onward.agents.refusal import AskedModel, ProviderResponse, error_in_stream, failed, refusal
@@ -37,7 +27,7 @@ _WIRE = OpenAIWire()
 class Received(msgspec.Struct, frozen=True, kw_only=True):
     """One request that was made."""
 
-    request: ModelRequest
+    request: llm.ModelRequest
     idempotency_key: str | None
 
 
@@ -52,8 +42,8 @@ class ScriptedModel:
         self.received: list[Received] = []
 
     async def stream(
-        self, request: ModelRequest, *, idempotency_key: str | None = None
-    ) -> AsyncGenerator[Streamed, None]:
+        self, request: llm.ModelRequest, *, idempotency_key: str | None = None
+    ) -> AsyncGenerator[llm.Streamed, None]:
         """As the port says."""
         self.received.append(Received(request=request, idempotency_key=idempotency_key))
         asked = AskedModel(*split_name(request.model))
@@ -87,29 +77,31 @@ class ScriptedModel:
         return True
 
     def _finished(
-        self, request: ModelRequest, asked: AskedModel, reply: ScriptedReply, act: Played, request_id: str
-    ) -> Finished:
+        self, request: llm.ModelRequest, asked: AskedModel, reply: ScriptedReply, act: Played, request_id: str
+    ) -> llm.Finished:
         usage = act.usage
         if not reply.counts:
             characters = sum(_characters(piece) for piece in act.pieces)
             usage = estimated_usage(request, pieces=len(act.pieces), characters=characters)
-        return Finished(
+        return llm.Finished(
             usage=usage, finish_reason=act.finish_reason, model=asked.model, request_id=request_id
         )
 
     def _refuse(self, asked: AskedModel, reply: ScriptedReply, request_id: str) -> None:
         if reply.status == 200 and reply.break_with == "html" and reply.break_after == 0:
             what = "answered with an HTML page"
-            raise ModelFailed(failed(asked, FailureKind.REQUEST, what, status=200, request_id=request_id))
+            raise llm.ModelFailed(
+                failed(asked, llm.FailureKind.REQUEST, what, status=200, request_id=request_id)
+            )
         if reply.status != 200:
             headers = {"x-request-id": request_id, **error_headers(reply)}
             response = ProviderResponse(status=reply.status, headers=headers, body=error_body(reply, _WIRE))
-            raise ModelFailed(refusal(asked, response, now_us=self._clock.now_us()))
+            raise llm.ModelFailed(refusal(asked, response, now_us=self._clock.now_us()))
 
     async def _break(self, asked: AskedModel, reply: ScriptedReply, request_id: str) -> None:
         head = ProviderResponse(status=200, headers={"x-request-id": request_id})
         if reply.break_with == "error":
-            raise ModelFailed(error_in_stream(asked, _WIRE.error(500)["error"], head))
+            raise llm.ModelFailed(error_in_stream(asked, _WIRE.error(500)["error"], head))
         what = "broke off its answer (the connection was closed)"
         if reply.break_with == "malformed":
             what = "sent something that is no answer"
@@ -117,17 +109,17 @@ class ScriptedModel:
             limit_s = self._limits.between_s if reply.break_after else self._limits.first_byte_s
             await self._wait(limit_s)
             what = f"sent nothing for {limit_s:g} s"
-        raise ModelFailed(
-            failed(asked, FailureKind.CUT, what, status=200, request_id=request_id, may_have_cost=True)
+        raise llm.ModelFailed(
+            failed(asked, llm.FailureKind.CUT, what, status=200, request_id=request_id, may_have_cost=True)
         )
 
     def _check_empty(self, asked: AskedModel, act: Played, request_id: str) -> None:
-        is_said = any(not isinstance(piece, ReasoningDelta) for piece in act.pieces)
-        if not is_said and act.finish_reason not in (FinishReason.LENGTH, FinishReason.REFUSAL):
-            raise ModelFailed(
+        is_said = any(not isinstance(piece, llm.ReasoningDelta) for piece in act.pieces)
+        if not is_said and act.finish_reason not in (llm.FinishReason.LENGTH, llm.FinishReason.REFUSAL):
+            raise llm.ModelFailed(
                 failed(
                     asked,
-                    FailureKind.EMPTY,
+                    llm.FailureKind.EMPTY,
                     "answered nothing",
                     status=200,
                     request_id=request_id,
@@ -141,11 +133,11 @@ class ScriptedModel:
             await self._clock.wait_s(seconds, asyncio.Event())
 
 
-def _characters(piece: Streamed) -> int:
+def _characters(piece: llm.Streamed) -> int:
     match piece:
-        case TextDelta(text) | ReasoningDelta(text):
+        case llm.TextDelta(text) | llm.ReasoningDelta(text):
             return len(text)
-        case ToolCallDelta(name=name, arguments=arguments):
+        case llm.ToolCallDelta(name=name, arguments=arguments):
             return len(name) + len(arguments)
         case _:
             return 0

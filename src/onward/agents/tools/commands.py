@@ -18,26 +18,17 @@ from typing import Any
 import msgspec
 
 from onward.agents.model import Tool
-from onward.agents.tools import search_program
-from onward.agents.tools.port import (
-    ToolAnswer,
-    ToolRefused,
-    ToolRules,
-    ToolUse,
-    arguments_schema,
-    text_schema,
-    workspace_of,
-)
+from onward.agents.tools import port, search_program
 from onward.handlers.shell import step_environment
 from onward.model.values import SEARCH_TOOL, SHELL_TOOL
 from onward.process import CommandExit, Spawn
 
-_SHELL_RULES = ToolRules(repeatable=False, approval=True, is_concurrent=False)
+_SHELL_RULES = port.ToolRules(repeatable=False, approval=True, is_concurrent=False)
 _SHELL_DESCRIBED = Tool(
     SHELL_TOOL,
     "Run a command with sh in the workspace. It gets no input, and whatever it started ends with it.",
-    arguments_schema(
-        {"command": text_schema("The command.")},
+    port.arguments_schema(
+        {"command": port.text_schema("The command.")},
         {
             "time_limit_s": {
                 "type": "number",
@@ -55,14 +46,14 @@ class ShellTool(msgspec.Struct, frozen=True):
     spawn: Spawn
     environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     described: Tool = _SHELL_DESCRIBED
-    rules: ToolRules = _SHELL_RULES
+    rules: port.ToolRules = _SHELL_RULES
 
-    async def run(self, use: ToolUse) -> ToolAnswer:
+    async def run(self, use: port.ToolUse) -> port.ToolAnswer:
         limit_s = min(use.rules.time_limit_s, use.arguments.get("time_limit_s", float("inf")))
         finished = await self.spawn.run(
             use.arguments["command"],
             env={**self.environment, **step_environment(use.step)},
-            cwd=workspace_of(use.step),
+            cwd=port.workspace_of(use.step),
             timeout_s=limit_s,
             deadline=use.step.deadline,
             hear=use.step.output.hear,
@@ -70,7 +61,7 @@ class ShellTool(msgspec.Struct, frozen=True):
         return _shell_answer(finished, limit_s)
 
 
-def _shell_answer(finished: CommandExit, limit_s: float) -> ToolAnswer:
+def _shell_answer(finished: CommandExit, limit_s: float) -> port.ToolAnswer:
     failed = _shell_failure(finished, limit_s)
     parts = [failed] if failed else []
     if finished.truncated:
@@ -79,7 +70,7 @@ def _shell_answer(finished: CommandExit, limit_s: float) -> ToolAnswer:
         parts.append(finished.stdout if not parts and not finished.stderr else f"stdout:\n{finished.stdout}")
     if finished.stderr:
         parts.append(f"stderr:\n{finished.stderr}")
-    return ToolAnswer("\n".join(parts) or "[exit code 0, no output]", is_error=bool(failed))
+    return port.ToolAnswer("\n".join(parts) or "[exit code 0, no output]", is_error=bool(failed))
 
 
 def _shell_failure(finished: CommandExit, limit_s: float) -> str:
@@ -96,15 +87,17 @@ _BEGIN = f"import sys; sys.path.insert(0, sys.argv[1]); from {search_program.__n
 _PACKAGES = os.path.abspath(
     os.path.join(search_program.__file__, *[os.pardir] * len(search_program.__name__.split(".")))
 )
-_SEARCH_RULES = ToolRules(time_limit_s=SEARCH_TIME_LIMIT_S)
+_SEARCH_RULES = port.ToolRules(time_limit_s=SEARCH_TIME_LIMIT_S)
 _SEARCH_DESCRIBED = Tool(
     SEARCH_TOOL,
     "Search the text files of the workspace for lines that fit a regular expression (Python's syntax).",
-    arguments_schema(
-        {"pattern": text_schema("The regular expression; it is matched against each line.")},
+    port.arguments_schema(
+        {"pattern": port.text_schema("The regular expression; it is matched against each line.")},
         {
-            "path": text_schema("A file or directory, relative to the workspace; without it, all of it."),
-            "glob": text_schema("Only files whose path fits, such as *.py or src/**/*.md."),
+            "path": port.text_schema(
+                "A file or directory, relative to the workspace; without it, all of it."
+            ),
+            "glob": port.text_schema("Only files whose path fits, such as *.py or src/**/*.md."),
             "ignore_case": {"type": "boolean", "description": "Upper and lower case are the same."},
         },
     ),
@@ -117,12 +110,12 @@ class SearchTool(msgspec.Struct, frozen=True):
     spawn: Spawn
     own: Sequence[str] = ()
     described: Tool = _SEARCH_DESCRIBED
-    rules: ToolRules = _SEARCH_RULES
+    rules: port.ToolRules = _SEARCH_RULES
 
-    async def run(self, use: ToolUse) -> ToolAnswer:
+    async def run(self, use: port.ToolUse) -> port.ToolAnswer:
         given, limit_s = use.arguments, use.rules.time_limit_s
         request = {
-            "root": workspace_of(use.step),
+            "root": port.workspace_of(use.step),
             "own": list(self.own),
             "pattern": given["pattern"],
             "path": given.get("path", "."),
@@ -140,19 +133,21 @@ class SearchTool(msgspec.Struct, frozen=True):
         return _search_answer(finished, limit_s)
 
 
-def _search_answer(finished: CommandExit, limit_s: float) -> ToolAnswer:
+def _search_answer(finished: CommandExit, limit_s: float) -> port.ToolAnswer:
     said = [_search_line(line) for line in finished.stdout.split("\n") if line]
     for one in said:
         if "refused" in one:
-            raise ToolRefused(one["refused"])
+            raise port.ToolRefused(one["refused"])
     lines = [one["match"] for one in said if "match" in one]
     notes = [f"[{one['note']}]" for one in said if "note" in one]
     if finished.timed_out:
         why = f"[not finished: ended after {limit_s:g} s; write a simpler pattern, or search in less]"
-        return ToolAnswer("\n".join([*lines, why]), is_error=True)
+        return port.ToolAnswer("\n".join([*lines, why]), is_error=True)
     if finished.exit_code != 0:
-        raise ToolRefused(f"the search failed: {finished.stderr.strip()[-500:] or 'its process was ended'}")
-    return ToolAnswer("\n".join([*lines, *notes]) if lines else "\n".join(["[no line fits]", *notes]))
+        raise port.ToolRefused(
+            f"the search failed: {finished.stderr.strip()[-500:] or 'its process was ended'}"
+        )
+    return port.ToolAnswer("\n".join([*lines, *notes]) if lines else "\n".join(["[no line fits]", *notes]))
 
 
 def _search_line(line: str) -> dict[str, Any]:

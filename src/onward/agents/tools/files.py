@@ -20,15 +20,7 @@ import msgspec
 from blake3 import blake3
 
 from onward.agents.model import Tool
-from onward.agents.tools.port import (
-    ToolAnswer,
-    ToolRefused,
-    ToolRules,
-    ToolUse,
-    arguments_schema,
-    text_schema,
-    workspace_of,
-)
+from onward.agents.tools import port
 from onward.agents.tools.workspace import (
     Path,
     PathRefused,
@@ -52,9 +44,9 @@ LINES_MAX = 100_000
 WRITTEN_BYTES_MAX = 4 * 1024 * 1024
 LISTED_MAX = 1_000
 LINES_NAMED_MAX = 20
-_READING = ToolRules()
-_WRITING = ToolRules(is_concurrent=False)
-Work = Callable[[WorkspaceTree, ToolUse], str]
+_READING = port.ToolRules()
+_WRITING = port.ToolRules(is_concurrent=False)
+Work = Callable[[WorkspaceTree, port.ToolUse], str]
 
 
 class FileTool(msgspec.Struct, frozen=True):
@@ -64,23 +56,23 @@ class FileTool(msgspec.Struct, frozen=True):
     work: Work
     own: Sequence[str]
     turns: WriteTurns
-    rules: ToolRules
+    rules: port.ToolRules
 
-    async def run(self, use: ToolUse) -> ToolAnswer:
+    async def run(self, use: port.ToolUse) -> port.ToolAnswer:
         limit_s = use.rules.time_limit_s
         try:
             async with asyncio.timeout(limit_s):
-                return ToolAnswer(await in_thread(self._worked, use))
+                return port.ToolAnswer(await in_thread(self._worked, use))
         except TimeoutError:
             raise CallTimedOut(use.key, limit_s) from None  # a thread cannot be ended
 
-    def _worked(self, use: ToolUse) -> str:
-        tree = WorkspaceTree(workspace_of(use.step), self.own)
+    def _worked(self, use: port.ToolUse) -> str:
+        tree = WorkspaceTree(port.workspace_of(use.step), self.own)
         try:
             with self.turns.of(tree.root) if self.described.name in WRITERS else nullcontext():
                 return self.work(tree, use)
         except (PathRefused, EditRefused) as error:
-            raise ToolRefused(str(error)) from None
+            raise port.ToolRefused(str(error)) from None
 
 
 def file_tools(own: Sequence[str]) -> list[FileTool]:
@@ -92,7 +84,7 @@ def file_tools(own: Sequence[str]) -> list[FileTool]:
     ]
 
 
-def _read(tree: WorkspaceTree, use: ToolUse) -> str:
+def _read(tree: WorkspaceTree, use: port.ToolUse) -> str:
     given = use.arguments
     parts = tree.parts(given["path"])
     with tree.opened(parts) as file:
@@ -106,7 +98,7 @@ def _read(tree: WorkspaceTree, use: ToolUse) -> str:
         )
 
 
-def _write(tree: WorkspaceTree, use: ToolUse) -> str:
+def _write(tree: WorkspaceTree, use: port.ToolUse) -> str:
     parts = tree.parts(use.arguments["path"], writes=True)
     content = _encoded(use.arguments["content"], "content")
     before = _content_if_any(tree, parts)
@@ -117,7 +109,7 @@ def _write(tree: WorkspaceTree, use: ToolUse) -> str:
     return f"replaced the content of {shown(parts)} ({len(content):,} bytes)."
 
 
-def _edit(tree: WorkspaceTree, use: ToolUse) -> str:
+def _edit(tree: WorkspaceTree, use: port.ToolUse) -> str:
     given = use.arguments
     parts = tree.parts(given["path"], writes=True)
     with tree.opened(parts) as file:
@@ -149,7 +141,7 @@ def _told(found: Edited, name: str) -> str:
     return f"nothing was changed: {name} does not have the text that was to be removed."
 
 
-def _list(tree: WorkspaceTree, use: ToolUse) -> str:
+def _list(tree: WorkspaceTree, use: port.ToolUse) -> str:
     parts = tree.parts(use.arguments.get("path", "."))
     pattern = check_pattern(use.arguments.get("pattern", ""))
     notes: list[str] = []
@@ -198,18 +190,18 @@ def _encoded(text: str, what: str) -> bytes:
     return content
 
 
-def _mark(use: ToolUse) -> str:
+def _mark(use: port.ToolUse) -> str:
     return blake3(use.key.encode()).hexdigest()[:16]
 
 
-_PATH = text_schema("Path of the file, relative to the workspace.")
+_PATH = port.text_schema("Path of the file, relative to the workspace.")
 _TOOLS: Sequence[tuple[Tool, Work]] = (
     (
         Tool(
             READ_TOOL,
             "Read a text file of the workspace. A long file is read in parts: the end of the answer says how "
             "to go on.",
-            arguments_schema(
+            port.arguments_schema(
                 {"path": _PATH},
                 {
                     "offset": {"type": "integer", "minimum": 1, "description": "First line to read (1)."},
@@ -229,7 +221,9 @@ _TOOLS: Sequence[tuple[Tool, Work]] = (
         Tool(
             WRITE_TOOL,
             "Write a text file of the workspace, with its directories. An existing file is replaced whole.",
-            arguments_schema({"path": _PATH, "content": text_schema("The whole content of the file.")}),
+            port.arguments_schema(
+                {"path": _PATH, "content": port.text_schema("The whole content of the file.")}
+            ),
         ),
         _write,
     ),
@@ -237,13 +231,13 @@ _TOOLS: Sequence[tuple[Tool, Work]] = (
         Tool(
             EDIT_TOOL,
             "Replace a text in a file of the workspace. `old` must be there exactly once, or say all.",
-            arguments_schema(
+            port.arguments_schema(
                 {
                     "path": _PATH,
-                    "old": text_schema(
+                    "old": port.text_schema(
                         "The text to replace, exactly as it is in the file, with its line breaks."
                     ),
-                    "new": text_schema("What to put in its place; empty to remove it."),
+                    "new": port.text_schema("What to put in its place; empty to remove it."),
                 },
                 {"all": {"type": "boolean", "description": "Replace every occurrence."}},
             ),
@@ -254,13 +248,13 @@ _TOOLS: Sequence[tuple[Tool, Work]] = (
         Tool(
             LIST_TOOL,
             "List a directory of the workspace or, with a pattern, the files and directories below that fit.",
-            arguments_schema(
+            port.arguments_schema(
                 {},
                 {
-                    "path": text_schema(
+                    "path": port.text_schema(
                         "Path of the directory, relative to the workspace; without it, all of it."
                     ),
-                    "pattern": text_schema("Such as *.py (at any depth), src/*.py or src/**/test_*.py."),
+                    "pattern": port.text_schema("Such as *.py (at any depth), src/*.py or src/**/test_*.py."),
                 },
             ),
         ),

@@ -20,15 +20,7 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_h
 import msgspec
 
 from onward.agents.model import Tool
-from onward.agents.tools.port import (
-    AgentTool,
-    CutOff,
-    ListedTools,
-    ToolAnswer,
-    ToolRefused,
-    ToolRules,
-    ToolUse,
-)
+from onward.agents.tools import port
 from onward.agents.tools.toolbox import is_allowed
 from onward.clock import Clock, SystemClock, TookTooLong, within
 from onward.errors import CallTimedOut, InvalidInput, OnwardError
@@ -63,7 +55,7 @@ class FunctionTool:
         function: Callable[..., Any],
         described: Tool,
         signature: Signature,
-        rules: ToolRules,
+        rules: port.ToolRules,
         clock: Clock,
     ) -> None:
         self.described, self.rules = described, rules
@@ -72,7 +64,7 @@ class FunctionTool:
             getattr(function, "__call__", None)  # noqa: B004 - the method, to see whether it is async
         )
 
-    async def run(self, use: ToolUse) -> ToolAnswer:
+    async def run(self, use: port.ToolUse) -> port.ToolAnswer:
         """As the port says. A function that is late has as long to return as that of a step has."""
         words = self._signature.convert(use)
         limit_s = use.rules.time_limit_s
@@ -82,7 +74,7 @@ class FunctionTool:
             returned = await within(self._called(use.step, words, ended), limit_s + patience_s, self._clock)
         except TookTooLong:
             raise CallTimedOut(use.key, limit_s, is_running=not ended.is_set()) from None
-        except ToolRefused:
+        except port.ToolRefused:
             raise
         except InvalidInput as error:
             return answer_of_error(error)
@@ -126,7 +118,7 @@ def _told(function: Callable[[], Any], ended: threading.Event) -> Callable[[], A
 def function_tool(
     function: Callable[..., Any],
     *,
-    rules: ToolRules,
+    rules: port.ToolRules,
     where: str,
     name: str | None = None,
     clock: Clock | None = None,
@@ -152,7 +144,7 @@ def function_tool(
     return FunctionTool(function, described, signature, rules, clock or SystemClock())
 
 
-def _check_rules(rules: ToolRules, where: str) -> None:
+def _check_rules(rules: port.ToolRules, where: str) -> None:
     for name, value in (
         ("repeatable", rules.repeatable),
         ("approval", rules.approval),
@@ -164,37 +156,37 @@ def _check_rules(rules: ToolRules, where: str) -> None:
     _OUTPUT.check(rules.output_characters, f"{where}: output_characters")
 
 
-def answer_of(returned: object) -> ToolAnswer:
+def answer_of(returned: object) -> port.ToolAnswer:
     """A text as it is, anything else as JSON."""
-    if isinstance(returned, ToolAnswer):
+    if isinstance(returned, port.ToolAnswer):
         return returned
     if isinstance(returned, str):
-        return ToolAnswer(returned)
+        return port.ToolAnswer(returned)
     try:
-        return ToolAnswer(msgspec.json.encode(returned).decode())
+        return port.ToolAnswer(msgspec.json.encode(returned).decode())
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
         kind = type(returned).__name__
-        return ToolAnswer(f"the tool returned a {kind}, which cannot be shown as JSON", is_error=True)
+        return port.ToolAnswer(f"the tool returned a {kind}, which cannot be shown as JSON", is_error=True)
 
 
-def answer_of_error(error: BaseException) -> ToolAnswer:
+def answer_of_error(error: BaseException) -> port.ToolAnswer:
     """What a function raised, without its traceback."""
     told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     told = told.encode("utf-8", "replace").decode()
-    return ToolAnswer(told[:MESSAGE_CHARACTERS], is_error=True)
+    return port.ToolAnswer(told[:MESSAGE_CHARACTERS], is_error=True)
 
 
 class FunctionTools:
     """The functions that a program registered, as a source of tools."""
 
-    def __init__(self, tools: Mapping[str, AgentTool]) -> None:
+    def __init__(self, tools: Mapping[str, port.AgentTool]) -> None:
         self._tools = tools
 
     def check_name(self, name: str, node: Node) -> bool:
         """As the port says."""
         return any(is_allowed(known, [name]) for known in self._tools)
 
-    async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[AgentTool]:
+    async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[port.AgentTool]:
         """As the port says."""
         return [tool for name, tool in self._tools.items() if is_allowed(name, names)]
 
@@ -202,8 +194,8 @@ class FunctionTools:
     def origin(self) -> str:
         return "app"
 
-    async def listed(self) -> ListedTools:
-        return ListedTools([*self._tools.values()])
+    async def listed(self) -> port.ListedTools:
+        return port.ListedTools([*self._tools.values()])
 
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -216,15 +208,15 @@ class Signature(msgspec.Struct, frozen=True):
     arguments: type[msgspec.Struct]
     ours: Mapping[str, type]
 
-    def convert(self, use: ToolUse) -> dict[str, Any]:
+    def convert(self, use: port.ToolUse) -> dict[str, Any]:
         """The keywords to call the function with; ToolRefused says which argument does not fit."""
         try:
             converted = msgspec.convert(use.arguments, self.arguments)
         except msgspec.ValidationError as error:
-            raise ToolRefused(f"the arguments do not fit: {error}") from None
+            raise port.ToolRefused(f"the arguments do not fit: {error}") from None
         found = {name: getattr(converted, name) for name in self.arguments.__struct_fields__}
         words = {name: value for name, value in found.items() if value is not msgspec.UNSET}
-        return words | {name: use if kind is ToolUse else use.step for name, kind in self.ours.items()}
+        return words | {name: use if kind is port.ToolUse else use.step for name, kind in self.ours.items()}
 
 
 def read_signature(function: Callable[..., Any], where: str) -> Signature:
@@ -241,7 +233,7 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
                 f"{where}: the parameter {name!r} has no type; write one, such as {name}: str, "
                 f"or {name}: StepContext for the step."
             )
-        if hints[name] in (StepContext, IsolatedStep, ToolUse):
+        if hints[name] in (StepContext, IsolatedStep, port.ToolUse):
             ours[name] = hints[name]
             continue
         kind = _described(hints[name])
@@ -394,10 +386,10 @@ class IsolatedTool:
 
     def __init__(self, tool: FunctionTool, function: Importable, elsewhere: Elsewhere) -> None:
         self.described: Tool = tool.described
-        self.rules: ToolRules = tool.rules
+        self.rules: port.ToolRules = tool.rules
         self._function, self._elsewhere = function, elsewhere
 
-    async def run(self, use: ToolUse) -> ToolAnswer:
+    async def run(self, use: port.ToolUse) -> port.ToolAnswer:
         """As the port says. A process that ended without an answer may have done what it was for."""
         limit_s = use.rules.time_limit_s
         request = IsolatedUse(
@@ -416,11 +408,11 @@ class IsolatedTool:
         except msgspec.MsgspecError:
             why = why_without(finished)
             if use.rules.repeatable:
-                return ToolAnswer(why, is_error=True)
-            raise CutOff(use.key, limit_s, why) from None
+                return port.ToolAnswer(why, is_error=True)
+            raise port.CutOff(use.key, limit_s, why) from None
         for line in answer.lines:
             use.step.log(line)
-        return ToolAnswer(answer.text, answer.is_error)
+        return port.ToolAnswer(answer.text, answer.is_error)
 
 
 def answer_to(received: bytes) -> bytes:
@@ -435,20 +427,20 @@ def answer_to(received: bytes) -> bytes:
     return msgspec.json.encode(IsolatedAnswer(text=why, is_error=True, lines=lines))
 
 
-def _used(request: IsolatedUse) -> ToolAnswer:
+def _used(request: IsolatedUse) -> port.ToolAnswer:
     try:
         function = found(request.module, request.function)
         # A function in another process has the plain values of its step.
         step = cast("Any", request.step)
-        use = ToolUse(step, request.arguments, request.key, ToolRules())
+        use = port.ToolUse(step, request.arguments, request.key, port.ToolRules())
         returned = function(**read_signature(function, request.function).convert(use))
-    except ToolRefused as refused:
-        return ToolAnswer(str(refused), is_error=True)
+    except port.ToolRefused as refused:
+        return port.ToolAnswer(str(refused), is_error=True)
     except (Exception, SystemExit) as error:
         return answer_of_error(error)
     if inspect.iscoroutine(returned):
         returned.close()
-        return ToolAnswer(
+        return port.ToolAnswer(
             "the tool returned something to wait for, which an isolated one cannot", is_error=True
         )
     return answer_of(returned)

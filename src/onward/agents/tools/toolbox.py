@@ -16,16 +16,7 @@ import msgspec
 
 from onward.agents.lists import ToolList, ToolShown
 from onward.agents.model import Tool
-from onward.agents.tools.port import (
-    AgentTool,
-    ListedTools,
-    ListsTools,
-    ToolAnswer,
-    ToolRefused,
-    ToolRules,
-    ToolSource,
-    ToolUse,
-)
+from onward.agents.tools import port
 from onward.agents.tools.schema import problems
 from onward.agents.tools.web_addresses import Allowed, read_allowed
 from onward.errors import InvalidInput
@@ -41,8 +32,8 @@ _ODD = re.compile(r"[^A-Za-z0-9_.*?-]")
 class OfferedTool(msgspec.Struct, frozen=True):
     """A tool, and the rules that hold for it here."""
 
-    tool: AgentTool
-    rules: ToolRules
+    tool: port.AgentTool
+    rules: port.ToolRules
 
     def problems(self, arguments: dict[str, Any]) -> list[str]:
         """What is wrong with the arguments of a use, for the model to correct; nothing if they fit."""
@@ -52,7 +43,7 @@ class OfferedTool(msgspec.Struct, frozen=True):
 class Toolbox(msgspec.Struct, frozen=True):
     """All tools of a process. A node without `allowed_tools` gets those of `default`."""
 
-    sources: Sequence[ToolSource] = ()
+    sources: Sequence[port.ToolSource] = ()
     changed: Mapping[str, Mapping[str, object]] = msgspec.field(default_factory=dict)
     """What settings change in the rules of tools: fields of ToolRules, by a tool's name, or by a pattern."""
     default: tuple[str, ...] = ()
@@ -90,7 +81,7 @@ class Toolbox(msgspec.Struct, frozen=True):
                 found[name] = OfferedTool(tool, self.rules_of(tool))
         return found
 
-    def rules_of(self, tool: AgentTool) -> ToolRules:
+    def rules_of(self, tool: port.AgentTool) -> port.ToolRules:
         """The rules of a tool here. What is said of its name counts more than a pattern, and a later pattern
         more than an earlier one."""
         name = tool.described.name
@@ -98,7 +89,7 @@ class Toolbox(msgspec.Struct, frozen=True):
         for pattern, changes in self.changed.items():
             if pattern != name and fnmatchcase(name, pattern):
                 rules |= changes
-        return ToolRules(**{**rules, **self.changed.get(name, {})})  # type: ignore[arg-type]
+        return port.ToolRules(**{**rules, **self.changed.get(name, {})})  # type: ignore[arg-type]
 
 
 def is_allowed(name: str, allowed: Sequence[str]) -> bool:
@@ -106,48 +97,50 @@ def is_allowed(name: str, allowed: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in allowed)
 
 
-def _fields(rules: ToolRules) -> dict[str, object]:
-    return {name: getattr(rules, name) for name in ToolRules.__struct_fields__}
+def _fields(rules: port.ToolRules) -> dict[str, object]:
+    return {name: getattr(rules, name) for name in port.ToolRules.__struct_fields__}
 
 
 class FixedTools(msgspec.Struct, frozen=True):
     """The same tools for every step; `origin` says where they come from."""
 
     origin: str
-    offered: Sequence[AgentTool]
+    offered: Sequence[port.AgentTool]
 
     def check_name(self, name: str, node: Node) -> bool:
         return any(is_allowed(tool.described.name, (name,)) for tool in self.offered)
 
-    async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[AgentTool]:
+    async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[port.AgentTool]:
         return [tool for tool in self.offered if is_allowed(tool.described.name, names)]
 
-    async def listed(self) -> ListedTools:
-        return ListedTools(self.offered)
+    async def listed(self) -> port.ListedTools:
+        return port.ListedTools(self.offered)
 
 
 class HookedTools(msgspec.Struct, frozen=True):
     """A source whose tools all have these hooks."""
 
-    source: ToolSource
+    source: port.ToolSource
     hooks: ToolHooks
 
     @property
     def origin(self) -> str:
-        return self.source.origin if isinstance(self.source, ListsTools) else ""
+        return self.source.origin if isinstance(self.source, port.ListsTools) else ""
 
     def check_name(self, name: str, node: Node) -> bool:
         return self.source.check_name(name, node)
 
-    async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[AgentTool]:
+    async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[port.AgentTool]:
         return [_HookedTool(tool, self.hooks) for tool in await self.source.tools(step, names)]
 
-    async def listed(self) -> ListedTools:
-        return await self.source.listed() if isinstance(self.source, ListsTools) else ListedTools(())
+    async def listed(self) -> port.ListedTools:
+        return (
+            await self.source.listed() if isinstance(self.source, port.ListsTools) else port.ListedTools(())
+        )
 
 
 class _HookedTool(msgspec.Struct, frozen=True):
-    tool: AgentTool
+    tool: port.AgentTool
     hooks: ToolHooks
 
     @property
@@ -155,26 +148,26 @@ class _HookedTool(msgspec.Struct, frozen=True):
         return self.tool.described
 
     @property
-    def rules(self) -> ToolRules:
+    def rules(self) -> port.ToolRules:
         return self.tool.rules
 
-    async def run(self, use: ToolUse) -> ToolAnswer:
+    async def run(self, use: port.ToolUse) -> port.ToolAnswer:
         call = HookedCall(self.described.name, use.arguments, use.key)
         forbidden = await self.hooks.before(use.step, call)
         if forbidden is not None:
-            raise ToolRefused(forbidden)
+            raise port.ToolRefused(forbidden)
         answer = await self._answered(use, call)
         await self._tell(use, call, answer)
         return answer
 
-    async def _answered(self, use: ToolUse, call: HookedCall) -> ToolAnswer:
+    async def _answered(self, use: port.ToolUse, call: HookedCall) -> port.ToolAnswer:
         try:
             return await self.tool.run(use)
         except Exception as error:
-            await self._tell(use, call, ToolAnswer(str(error), is_error=True))
+            await self._tell(use, call, port.ToolAnswer(str(error), is_error=True))
             raise
 
-    async def _tell(self, use: ToolUse, call: HookedCall, answer: ToolAnswer) -> None:
+    async def _tell(self, use: port.ToolUse, call: HookedCall, answer: port.ToolAnswer) -> None:
         result = {"output": answer.text, "is_error": answer.is_error}
         note = await self.hooks.after(use.step, call, result)
         if note:
@@ -255,7 +248,7 @@ async def list_tools(toolbox: Toolbox) -> ToolList:
     found: list[ToolShown] = []
     failed: list[str] = []
     for source in toolbox.sources:
-        if isinstance(source, ListsTools):
+        if isinstance(source, port.ListsTools):
             listed = await source.listed()
             found += [_tool_shown(toolbox, tool, source.origin) for tool in listed.tools]
             failed += listed.failed
@@ -265,7 +258,7 @@ async def list_tools(toolbox: Toolbox) -> ToolList:
     return {"tools": found, "default": list(toolbox.default), "unknown": unknown, "failed": failed}
 
 
-def _tool_shown(toolbox: Toolbox, tool: AgentTool, origin: str) -> ToolShown:
+def _tool_shown(toolbox: Toolbox, tool: port.AgentTool, origin: str) -> ToolShown:
     rules = toolbox.rules_of(tool)
     return {
         "name": tool.described.name,

@@ -26,14 +26,7 @@ from onward.operations.here.submission import directory_of
 from onward.operations.requests import GetRun, ListChats, ReadMessages, ResumeRun, SendMessage, ShowChat
 
 if TYPE_CHECKING:
-    from onward.replies.chats import (
-        ChatListed,
-        ChatPage,
-        ChatRunShown,
-        MessagePiece,
-        MessageSent,
-        MessageShown,
-    )
+    from onward.replies import chats as chat_shapes
     from onward.replies.runs import RunState
 
 STDIN = "-"
@@ -130,7 +123,7 @@ async def _check_resumable(desk: Foreground, chat: str) -> None:
         raise Refused("nothing_to_resume", f"chat {chat} has no run to resume; say what to do instead.")
 
 
-def _tell_sent(desk: Foreground, sent: MessageSent) -> int:
+def _tell_sent(desk: Foreground, sent: chat_shapes.MessageSent) -> int:
     """Say what became of a message, and what to type next."""
     for line in sent_lines(sent, desk.common):
         desk.out.say(line)
@@ -142,7 +135,7 @@ def _tell_sent(desk: Foreground, sent: MessageSent) -> int:
     return _OF_OUTCOME.get(sent["outcome"], FINE)
 
 
-async def _watched(desk: Foreground, asking: SendMessage, sent: MessageSent) -> int:
+async def _watched(desk: Foreground, asking: SendMessage, sent: chat_shapes.MessageSent) -> int:
     """Execute what follows from a message here, until its run stops."""
     is_repeat = sent["is_repeat"]
     async with _listening(desk, asking.chat, sent["message"]):
@@ -185,7 +178,9 @@ async def _executed(desk: Foreground, run_id: str) -> RunState:
     return await desk.execution.wait_run(GetRun(run=run_id))
 
 
-async def _its_turn(desk: Foreground, asking: SendMessage, sent: MessageSent) -> MessageSent:
+async def _its_turn(
+    desk: Foreground, asking: SendMessage, sent: chat_shapes.MessageSent
+) -> chat_shapes.MessageSent:
     """Wait until a message has its turn. Under its key it is asked about again and again, and sent once."""
     clock, asked = SystemClock(), asyncio.Event()
     desk.stop.listen(asked.set)
@@ -206,7 +201,7 @@ async def _its_turn(desk: Foreground, asking: SendMessage, sent: MessageSent) ->
     return sent
 
 
-async def _what_is_missing(desk: Foreground, sent: MessageSent) -> str:
+async def _what_is_missing(desk: Foreground, sent: chat_shapes.MessageSent) -> str:
     """What has to happen before the run continues that a message waits for; nothing if it is at work."""
     if sent["behind"] is None or sent["is_being_read"]:
         return ""
@@ -283,7 +278,7 @@ async def chats(
     return FINE
 
 
-def _chat_row(one: ChatListed) -> tuple[str, ...]:
+def _chat_row(one: chat_shapes.ChatListed) -> tuple[str, ...]:
     status = f"{one['status']} ({one['reason']})" if one["reason"] else one["status"] or "-"
     return (
         one_line(one["chat"]),
@@ -298,7 +293,7 @@ def _chat_row(one: ChatListed) -> tuple[str, ...]:
 WHO = {"user": "you", "system": "onward"}
 
 
-def sent_lines(sent: MessageSent, common: Common | None) -> Iterator[str]:
+def sent_lines(sent: chat_shapes.MessageSent, common: Common | None) -> Iterator[str]:
     """What became of a message; with the flags of a command also what to type next."""
     run, chat = sent["run"], one_line(sent["chat"])
     name = "" if run is None else called(run["id"])
@@ -324,14 +319,14 @@ def sent_lines(sent: MessageSent, common: Common | None) -> Iterator[str]:
         yield f"follow it with: {common.command('messages', name, '--follow')}"
 
 
-def reading_words(run: ChatRunShown) -> str:
+def reading_words(run: chat_shapes.ChatRunShown) -> str:
     """What the message of a run asked for, and the agents that are planned."""
     what = ", ".join(one_line(word) for word in (run["intent"], run["scope"]) if word)
     agents = ", ".join(one_line(agent) for agent in run["planned_agents"])
     return f"{what}: {agents}" if what and agents else what or agents or "no plan"
 
 
-def page_lines(page: ChatPage, common: Common) -> Iterator[str]:
+def page_lines(page: chat_shapes.ChatPage, common: Common) -> Iterator[str]:
     """A chat: its runs, what was said, what waits."""
     project = f", project {one_line(page['project'])}" if page["project"] else ""
     yield f"chat {one_line(page['chat'])}{project}"
@@ -348,7 +343,7 @@ def page_lines(page: ChatPage, common: Common) -> Iterator[str]:
         yield f"waits{behind}: {one_line(waiting['text'])}"
 
 
-def _run_lines(run: ChatRunShown, common: Common) -> Iterator[str]:
+def _run_lines(run: chat_shapes.ChatRunShown, common: Common) -> Iterator[str]:
     name = called(run["id"])
     yield f"run {name}: {one_line(run['pipeline'])}, {status_words(run)}, {reading_words(run)}"
     if run["user_message"]:
@@ -365,7 +360,7 @@ def _run_lines(run: ChatRunShown, common: Common) -> Iterator[str]:
             yield from (f"  {line}" for line in gate_lines(gate))
 
 
-def _message_lines(message: MessageShown) -> Iterator[str]:
+def _message_lines(message: chat_shapes.MessageShown) -> Iterator[str]:
     lines = clean(message["text"]).strip().splitlines()
     if not lines and message["state"] == "complete":
         return  # it only used tools
@@ -374,7 +369,7 @@ def _message_lines(message: MessageShown) -> Iterator[str]:
     yield from (f"  {line}" for line in lines[1:])
 
 
-def _speaker(said: MessageShown | MessagePiece) -> str:
+def _speaker(said: chat_shapes.MessageShown | chat_shapes.MessagePiece) -> str:
     """Who says something: for agents, the node of their step."""
     return WHO.get(said["role"]) or one_line(node_of(place_of(said["step"])) or said["model"] or said["role"])
 
@@ -385,7 +380,7 @@ class SpokenLines:
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
-    def of(self, piece: MessagePiece) -> list[str]:
+    def of(self, piece: chat_shapes.MessagePiece) -> list[str]:
         """The lines of the message that this piece ends; else none."""
         text = self._texts.pop(piece["message"], "")
         if piece["kind"] in ("text", "reset"):

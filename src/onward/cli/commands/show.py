@@ -23,15 +23,7 @@ from onward.clock import SystemClock
 from onward.model.ids import called
 from onward.model.limits import MICRO, shown_amount
 from onward.model.values import EVENT, POSITION
-from onward.operations.requests import (
-    ListCalls,
-    ListCheckpoints,
-    ListRuns,
-    ReadEvents,
-    ReadMessages,
-    ShowRun,
-    ShowStep,
-)
+from onward.operations import requests
 
 if TYPE_CHECKING:
     from onward.replies.chats import MessagePiece
@@ -50,10 +42,10 @@ async def show(run: RunName, step: StepName | None = None, /, *, common: Common 
     page: RunPage | StepPage
     async with look_of(common) as look:
         if step is None:
-            page = await look.show_run(ShowRun(run=run))
+            page = await look.show_run(requests.ShowRun(run=run))
             lines = run_page(page, common, SystemClock().now_us())
         else:
-            page = await look.show_step(ShowStep(run=run, step=step))
+            page = await look.show_step(requests.ShowStep(run=run, step=step))
             lines = step_page(page, common, SystemClock().now_us())
     if out.is_json:
         out.value(page)
@@ -77,7 +69,7 @@ async def events(
 ) -> int:
     """Print a run's log, one event a line."""
     asked = asyncio.Event()
-    request = ReadEvents(run=run, after=after, follow=follow, dialect=dialect)
+    request = requests.ReadEvents(run=run, after=after, follow=follow, dialect=dialect)
     async with look_of(common) as look, aclosing(look.read_events(request, stop=asked)) as found:
         with on_signals(asked.set):
             async for event in found:
@@ -103,7 +95,7 @@ def _short(value: Any) -> str:
 async def checkpoints(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:
     """List a run's checkpoints: where `onward replay` can start."""
     async with look_of(common) as look:
-        found = look.list_checkpoints(ListCheckpoints(run=run))
+        found = look.list_checkpoints(requests.ListCheckpoints(run=run))
         if out.is_json:
             out.value([checkpoint async for checkpoint in found])
             return FINE
@@ -137,7 +129,7 @@ async def calls(
 ) -> int:
     """List the calls inside the steps of a run: model requests, effects and recorded functions."""
     async with look_of(common) as look:
-        found = await look.list_calls(ListCalls(run=run, step=step))
+        found = await look.list_calls(requests.ListCalls(run=run, step=step))
     if out.is_json:
         out.value(found["calls"])
         return FINE
@@ -227,7 +219,7 @@ async def messages(
     A line before each message says which it is. With --json each piece is a line with its `position`;
     --after that position continues, and nothing is lost or repeated (docs/messages.md).
     """
-    request = ReadMessages(of=of, after=after, follow=follow)
+    request = requests.ReadMessages(of=of, after=after, follow=follow)
     asked, page = asyncio.Event(), _MessagePage(out)
     async with messages_of(common) as reader, aclosing(reader.read_messages(request, stop=asked)) as found:
         with on_signals(asked.set):
@@ -244,7 +236,7 @@ async def _gone(page: _MessagePage, common: Common) -> bool:
     if not page.unfinished:
         return False
     async with lists_of(common) as lists:
-        (run,) = (await lists.list_runs(ListRuns(run=page.unfinished)))["runs"]
+        (run,) = (await lists.list_runs(requests.ListRuns(run=page.unfinished)))["runs"]
     return is_holder_dead(run)
 
 

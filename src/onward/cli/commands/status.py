@@ -33,15 +33,7 @@ from onward.errors import InvalidInput, NoDatabase
 from onward.model.ids import called
 from onward.model.run import RunStatus
 from onward.model.values import LIMIT, span
-from onward.operations.requests import (
-    ALL,
-    GetRun,
-    GetStats,
-    ListNotifications,
-    ListRuns,
-    RetryNotification,
-    RunGates,
-)
+from onward.operations import requests
 
 if TYPE_CHECKING:
     from onward.operations.protocol import ListOperations
@@ -76,11 +68,11 @@ async def status(
         raise InvalidInput(
             f"{'--all' if every else '--status'} is for the list of runs; leave it off, or the run."
         )
-    wanted = ListRuns(
+    wanted = requests.ListRuns(
         run=run,
         statuses=tuple(map(RunStatus, statuses)),
         tags=tags,
-        limit=ALL if every else limit,
+        limit=requests.ALL if every else limit,
         completed=out.is_json and not watch,
         older=not (watch or out.is_json),
     )
@@ -97,7 +89,7 @@ async def status(
 
 
 async def _tell_status(
-    lists: ListOperations, wanted: ListRuns, watch: bool, common: Common, out: Output
+    lists: ListOperations, wanted: requests.ListRuns, watch: bool, common: Common, out: Output
 ) -> None:
     if watch:
         await watch_runs(lists, wanted, out)
@@ -113,10 +105,10 @@ async def _tell_status(
         return
     # Only for a run that a limit or a gate stopped is its log worth reading.
     (run,) = runs
-    limit = await lists.run_limit(GetRun(run=run["id"])) if is_at_limit(run["reason"]) else None
+    limit = await lists.run_limit(requests.GetRun(run=run["id"])) if is_at_limit(run["reason"]) else None
     for line in _one(run, limit, common):
         out.say(line)
-    for gate in await lists.run_gates(RunGates(run=run["id"])) if run["status"] == "waiting" else ():
+    for gate in await lists.run_gates(requests.RunGates(run=run["id"])) if run["status"] == "waiting" else ():
         for line in gate_lines(gate):
             out.say(f"  {line}")
 
@@ -136,7 +128,7 @@ def _one(run: RunListed, limit: LimitStop | None, common: Common) -> Iterator[st
         yield f"  continue {ahead}"
 
 
-def _list(found: RunList, wanted: ListRuns) -> Iterator[str]:
+def _list(found: RunList, wanted: requests.ListRuns) -> Iterator[str]:
     if not found["runs"]:
         kind = f" that are {' or '.join(wanted.statuses)}" if wanted.statuses else ""
         yield "no runs" + kind + (f" with the tags {', '.join(wanted.tags)}" if wanted.tags else "")
@@ -150,7 +142,7 @@ def _list(found: RunList, wanted: ListRuns) -> Iterator[str]:
 POLL_S = 0.5
 
 
-async def watch_runs(lists: ListOperations, wanted: ListRuns, out: Output) -> None:
+async def watch_runs(lists: ListOperations, wanted: requests.ListRuns, out: Output) -> None:
     """Until Ctrl-C; one run only until it has ended. A terminal is redrawn, a pipe gets what changed."""
     asked = asyncio.Event()
     with on_signals(asked.set):
@@ -160,7 +152,7 @@ async def watch_runs(lists: ListOperations, wanted: ListRuns, out: Output) -> No
             await _tell_changes(lists, wanted, out, asked)
 
 
-async def _redraw(lists: ListOperations, wanted: ListRuns, asked: asyncio.Event) -> None:
+async def _redraw(lists: ListOperations, wanted: requests.ListRuns, asked: asyncio.Event) -> None:
     from rich.live import Live
     from rich.text import Text
 
@@ -177,7 +169,9 @@ async def _redraw(lists: ListOperations, wanted: ListRuns, asked: asyncio.Event)
             await clock.wait_s(POLL_S, asked)
 
 
-async def _tell_changes(lists: ListOperations, wanted: ListRuns, out: Output, asked: asyncio.Event) -> None:
+async def _tell_changes(
+    lists: ListOperations, wanted: requests.ListRuns, out: Output, asked: asyncio.Event
+) -> None:
     told: dict[str, str] = {}
     while not asked.is_set() and not out.is_gone:
         found = (await lists.list_runs(wanted))["runs"]
@@ -187,7 +181,7 @@ async def _tell_changes(lists: ListOperations, wanted: ListRuns, out: Output, as
                 continue
             told[run["id"]] = line
             if out.is_json:  # only of what changed is the log worth reading
-                (told_of,) = (await lists.list_runs(ListRuns(run=run["id"], completed=True)))["runs"]
+                (told_of,) = (await lists.list_runs(requests.ListRuns(run=run["id"], completed=True)))["runs"]
                 out.value(told_of)
             else:
                 out.say(line)
@@ -196,7 +190,7 @@ async def _tell_changes(lists: ListOperations, wanted: ListRuns, out: Output, as
         await SystemClock().wait_s(POLL_S, asked)
 
 
-def _has_ended(wanted: ListRuns, found: Sequence[RunListed]) -> bool:
+def _has_ended(wanted: requests.ListRuns, found: Sequence[RunListed]) -> bool:
     return wanted.run is not None and found[0]["ended_at"] is not None
 
 
@@ -209,7 +203,7 @@ async def stats(*, common: Common = COMMON, out: Out) -> int:
     One consistent look; exact, and cheap however many runs are over.
     """
     async with lists_of(common) as lists:
-        found = await lists.get_stats(GetStats())
+        found = await lists.get_stats(requests.GetStats())
     if out.is_json:
         out.value(found)
         return FINE
@@ -287,7 +281,7 @@ async def notifications(
         return await _retry_notification(retry, common, out)
     state: Literal["failed", "waiting"] | None = "failed" if failed else "waiting" if waiting else None
     async with notifications_of(common) as told:
-        page = await told.list_notifications(ListNotifications(run=run, state=state, limit=limit))
+        page = await told.list_notifications(requests.ListNotifications(run=run, state=state, limit=limit))
     found = page["notifications"]
     if out.is_json:
         out.value(page)
@@ -305,7 +299,7 @@ async def notifications(
 
 async def _retry_notification(id: str, common: Common, out: Output) -> int:
     async with notifications_of(common) as told:
-        page = await told.retry_notification(RetryNotification(id=id))
+        page = await told.retry_notification(requests.RetryNotification(id=id))
     found = page["notifications"]
     who = "" if len(found) == 1 else f" for {count(len(found), 'subscriber')}"
     out.say(f"notification {id} is due{who}; the next worker or run with [notify] delivers it")

@@ -12,21 +12,8 @@ from typing import NamedTuple, Protocol
 from onward.cli.output import Output, clean, one_line
 from onward.cli.print.run import SIMULATED, failed_lines, id_words
 from onward.machine.plan.planner import CONFLICTS
+from onward.model import events as ev
 from onward.model.call import CallFinished, CallStarted, LimitWarned
-from onward.model.events import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    Event,
-    GoalRedirected,
-    ParallelStarted,
-    RunCompleted,
-    RunCreated,
-    StepFinished,
-    StepRouted,
-    StepStarted,
-    StepStatus,
-)
 from onward.model.gate import GateDecided, GateOpened
 from onward.model.ids import branch_of, called
 from onward.model.limits import shown_amount
@@ -43,7 +30,7 @@ class Conflicts:
     def __init__(self) -> None:
         self._refs: dict[tuple[str, str], str] = {}
 
-    def note(self, run: Run, events: Sequence[Event]) -> None:
+    def note(self, run: Run, events: Sequence[ev.Event]) -> None:
         """Remember the refs of all branches, including those that just ended."""
         if run.workspace is None:
             return
@@ -51,10 +38,10 @@ class Conflicts:
             if branch.tree is not None:
                 self._refs[run.id, path] = branch.tree.ref
         for event in events:
-            if isinstance(event, StepFinished) and event.workspace is not None:
+            if isinstance(event, ev.StepFinished) and event.workspace is not None:
                 self._refs[run.id, branch_of(event.step)] = event.workspace.ref
 
-    def told(self, run: Run, event: StepFinished) -> Iterator[str]:
+    def told(self, run: Run, event: ev.StepFinished) -> Iterator[str]:
         """A clause for each branch that this step could not merge."""
         found = event.context.get(CONFLICTS) if run.workspace is not None else None
         for conflict in found or ():
@@ -71,10 +58,10 @@ def _named(files: Sequence[str]) -> str:
     return f"conflict in {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-_TONES: Mapping[StepStatus, str] = {
-    StepStatus.FAIL: "failed",
-    StepStatus.PARTIAL_SUCCESS: "partial",
-    StepStatus.SKIPPED: "skipped",
+_TONES: Mapping[ev.StepStatus, str] = {
+    ev.StepStatus.FAIL: "failed",
+    ev.StepStatus.PARTIAL_SUCCESS: "partial",
+    ev.StepStatus.SKIPPED: "skipped",
 }
 
 
@@ -110,7 +97,7 @@ class Narrator:
         self._before: dict[str, Run] = {}
         self._conflicts = Conflicts()
 
-    def lines(self, run: Run, events: Sequence[Event]) -> Iterator[Line]:
+    def lines(self, run: Run, events: Sequence[ev.Event]) -> Iterator[Line]:
         """The lines for events that were just written; `run` is the state after them."""
         if self.opening and events:
             yield Line("", self.opening)
@@ -126,19 +113,19 @@ class Narrator:
         else:
             self._before[run.id] = run
 
-    def _lines(self, run: Run, event: Event) -> Iterator[Line]:
+    def _lines(self, run: Run, event: ev.Event) -> Iterator[Line]:
         match event:
-            case RunCreated():
+            case ev.RunCreated():
                 yield Line(
                     "", f"run {called(run.id)}: {one_line(run.pipeline)}{id_words(run.id)}{_mode(run)}"
                 )
-            case StepStarted():
+            case ev.StepStarted():
                 if not self._is_brief:
                     yield _told("started", event.step, _which(run, event))
                 if event.degraded_from:
                     why = f"its session is gone: {event.fidelity} instead of {event.degraded_from}"
                     yield _told("degraded", event.step, why)
-            case StepFinished():
+            case ev.StepFinished():
                 text = _told("finished", event.step, *self._ending(run, event)).text
                 yield Line(_TONES.get(event.outcome.status, "finished"), text)
                 for conflict in self._conflicts.told(run, event):
@@ -147,15 +134,15 @@ class Narrator:
                 yield _told("limited", event.step, f"a limit leaves at most {tokens:,} tokens for the answer")
             case CallFinished(type="tool") if not self._is_brief:
                 yield _told("used", event.step, event.name, one_line(event.about, ABOUT_MAX))
-            case AttemptFailed(retry_at_us=None):
+            case ev.AttemptFailed(retry_at_us=None):
                 yield _told("failed", event.step, f"attempt {event.attempt}: {one_line(event.reason)}")
-            case AttemptFailed(retry_at_us=int() as retry_at_us):
+            case ev.AttemptFailed(retry_at_us=int() as retry_at_us):
                 delay = span((retry_at_us - run.updated_at_us) / 1_000_000)
                 reason = one_line(event.reason)
                 yield _told(
                     "retrying", event.step, f"attempt {event.attempt} failed: {reason}; again in {delay}"
                 )
-            case AttemptInterrupted():
+            case ev.AttemptInterrupted():
                 yield _told("stopped", event.step, f"attempt {event.attempt}: {one_line(event.why)}")
             case GateOpened() if not self._is_brief or run.managed_by:
                 yield _told("asks", event.gate, one_line(event.text))
@@ -166,32 +153,32 @@ class Narrator:
                 what = one_line(event.choice.label or event.text)
                 verb = "rejected" if event.rejected else "answered"
                 yield _told(verb, event.gate, f"{what} (by {one_line(event.by)})")
-            case ParallelStarted():
+            case ev.ParallelStarted():
                 yield _told("branches", event.step, ", ".join(plan.to for plan in event.branches))
-            case BranchFinished(status="cancelled" | "fail"):
+            case ev.BranchFinished(status="cancelled" | "fail"):
                 text = _told("branch", event.branch, event.status, one_line(event.reason)).text
                 yield Line("failed" if event.status == "fail" else "branch", text)
-            case RunCompleted(restarted_as=str(successor)) if successor:
+            case ev.RunCompleted(restarted_as=str(successor)) if successor:
                 yield _told("restarts", f"run {called(run.id)}", f"as run {called(successor)}")
-            case StepRouted():
+            case ev.StepRouted():
                 yield _told("routed", event.step, f"to {event.next.to}: an edge can be taken now")
             case LimitWarned():
                 spent = shown_amount(event.measure, event.spent)
                 limit = shown_amount(event.measure, event.limit)
                 yield _told("warned", event.scope, f"{spent} of {limit} {event.measure} are spent")
-            case GoalRedirected():
+            case ev.GoalRedirected():
                 yield _told("back to", event.next.to, f"goal gate {event.gate} is unmet")
 
-    def _failed_lines(self, run: Run, event: Event) -> Iterator[str]:
+    def _failed_lines(self, run: Run, event: ev.Event) -> Iterator[str]:
         """The end of what a failed attempt printed, unless that was seen already."""
-        if not isinstance(event, AttemptFailed | StepFinished) or event.output is None:
+        if not isinstance(event, ev.AttemptFailed | ev.StepFinished) or event.output is None:
             return
         self.with_output.add((run.id, event.step))
-        reason = event.reason if isinstance(event, AttemptFailed) else event.outcome.failure_reason
+        reason = event.reason if isinstance(event, ev.AttemptFailed) else event.outcome.failure_reason
         if event.output.traceback or not self.is_verbose:
             yield from failed_lines(event.output, reason)
 
-    def _ending(self, run: Run, event: StepFinished) -> Iterator[str]:
+    def _ending(self, run: Run, event: ev.StepFinished) -> Iterator[str]:
         yield event.outcome.status.value
         before = self._before.get(run.id, run)
         opened = before.open_steps.get(event.step)
@@ -214,7 +201,7 @@ def _mode(run: Run) -> str:
     return f", {SIMULATED[simulated]}" if simulated else ""
 
 
-def _which(run: Run, event: StepStarted) -> str:
+def _which(run: Run, event: ev.StepStarted) -> str:
     """Which attempt starts, and which try of it; empty for the first try of a first one."""
     opened = run.open_steps.get(event.step)
     again = f", try {opened.tries}" if opened is not None and opened.tries > 1 else ""
@@ -244,7 +231,7 @@ class Progress(Protocol):
         """Whether a step has started and has not ended."""
         ...
 
-    def observe(self, run: Run, events: Sequence[Event]) -> None:
+    def observe(self, run: Run, events: Sequence[ev.Event]) -> None:
         """Show what was just written."""
         ...
 
@@ -265,7 +252,7 @@ class LineProgress:
         self.is_at_work = False
         self._out = out
 
-    def observe(self, run: Run, events: Sequence[Event]) -> None:
+    def observe(self, run: Run, events: Sequence[ev.Event]) -> None:
         self.is_at_work = is_at_work(run)
         for line in self.narrator.lines(run, events):
             self._out.say(line.text)

@@ -9,27 +9,8 @@ from msgspec.structs import replace
 from onward.machine.fold.calls import after_resume, let_go, lifted, steering_given_back
 from onward.machine.fold.changes import Changes, IllegalEvent
 from onward.machine.fold.steps import asked_anew, drop_branches, without_gates_of
+from onward.model import events as ev
 from onward.model.context import NOTHING, FrozenMap
-from onward.model.events import (
-    WORKTREE,
-    CancelRequested,
-    Event,
-    PauseRequested,
-    PipelineChanged,
-    RunCancelled,
-    RunClaimed,
-    RunCompleted,
-    RunCreated,
-    RunDismissed,
-    RunFailed,
-    RunForked,
-    RunInterrupted,
-    RunPaused,
-    RunQueued,
-    RunResumed,
-    RunWaiting,
-    WorkdirChanged,
-)
 from onward.model.ids import branch_of, is_in_step, step_of_gate
 from onward.model.row import with_directory
 from onward.model.run import (
@@ -49,7 +30,7 @@ from onward.model.run import (
 HELD, QUEUED = AttemptState.HELD, RunStatus.QUEUED
 
 
-def run_created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
+def run_created(event: ev.RunCreated, *, run_id: str, at_us: int) -> Run:
     return Run(
         id=run_id,
         pipeline=event.pipeline,
@@ -93,7 +74,7 @@ def run_created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
     )
 
 
-def run_forked(run: Run, event: RunForked, at_us: int) -> Changes:
+def run_forked(run: Run, event: ev.RunForked, at_us: int) -> Changes:
     branches = _without_sessions(run.branches)
     branches[""] = replace(branches[""], context=run.context.with_all(event.context))
     return {
@@ -113,7 +94,7 @@ def run_forked(run: Run, event: RunForked, at_us: int) -> Changes:
         },
         "managed_by": None,
         # A fork always has its own work tree.
-        "workspace": replace(run.workspace, mode=WORKTREE) if run.workspace else None,
+        "workspace": replace(run.workspace, mode=ev.WORKTREE) if run.workspace else None,
         "restore_workspace": False,
         "gates": asked_anew(_gates_of_branches(run), at_us),
         "retries": NOTHING,
@@ -135,7 +116,7 @@ def _gates_of_branches(run: Run) -> dict[str, Gate]:
     }
 
 
-def run_claimed(run: Run, event: RunClaimed, at_us: int) -> Changes:
+def run_claimed(run: Run, event: ev.RunClaimed, at_us: int) -> Changes:
     if event.token <= run.token:
         raise IllegalEvent(run.status, event, f"a claim with token {event.token} after token {run.token}")
     changes: Changes = {
@@ -160,22 +141,22 @@ def _without_sessions(branches: Mapping[str, Branch]) -> dict[str, Branch]:
     }
 
 
-def pipeline_changed(run: Run, event: PipelineChanged, at_us: int) -> Changes:
+def pipeline_changed(run: Run, event: ev.PipelineChanged, at_us: int) -> Changes:
     return {"pipeline_hash": event.pipeline_hash}
 
 
-def workdir_changed(run: Run, event: WorkdirChanged, at_us: int) -> Changes:
+def workdir_changed(run: Run, event: ev.WorkdirChanged, at_us: int) -> Changes:
     return {"workdir": event.workdir, "needs": with_directory(run.needs, event.workdir)}
 
 
 NOT_STOPPED: Changes = {"reason": "", "detail": "", "stopped_step": ""}
 
 
-def pause_requested(run: Run, event: PauseRequested, at_us: int) -> Changes:
+def pause_requested(run: Run, event: ev.PauseRequested, at_us: int) -> Changes:
     return {"pending": replace(run.pending, pause_after=event.after, pause_by=event.by)}
 
 
-def cancel_requested(run: Run, event: CancelRequested, at_us: int) -> Changes:
+def cancel_requested(run: Run, event: ev.CancelRequested, at_us: int) -> Changes:
     asked = {"cancel_by": event.by, "cancel_detail": event.detail, "cancel_reason": event.reason}
     return {"pending": replace(run.pending, **asked)}
 
@@ -185,24 +166,24 @@ def _released(wake_at_us: int | None) -> Changes:
     return {"worker": None, "wake_at_us": wake_at_us}
 
 
-def run_waiting(run: Run, event: RunWaiting, at_us: int) -> Changes:
+def run_waiting(run: Run, event: ev.RunWaiting, at_us: int) -> Changes:
     return _released(event.wake_at_us)
 
 
-def run_queued(run: Run, event: RunQueued, at_us: int) -> Changes:
+def run_queued(run: Run, event: ev.RunQueued, at_us: int) -> Changes:
     return {**_released(event.wake_at_us), "reason": "", "detail": event.why}
 
 
-def run_paused(run: Run, event: RunPaused, at_us: int) -> Changes:
+def run_paused(run: Run, event: ev.RunPaused, at_us: int) -> Changes:
     pending = replace(run.pending, pause_after=None, pause_by="")
     return {**_released(None), "reason": event.reason, "detail": event.detail, "pending": pending}
 
 
-def run_interrupted(run: Run, event: RunInterrupted, at_us: int) -> Changes:
+def run_interrupted(run: Run, event: ev.RunInterrupted, at_us: int) -> Changes:
     return {**_released(event.wake_at_us), "reason": event.reason, "detail": event.detail}
 
 
-def run_failed(run: Run, event: RunFailed, at_us: int) -> Changes:
+def run_failed(run: Run, event: ev.RunFailed, at_us: int) -> Changes:
     return {
         **_released(None),
         "reason": event.reason,
@@ -212,7 +193,7 @@ def run_failed(run: Run, event: RunFailed, at_us: int) -> Changes:
     }
 
 
-def run_resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
+def run_resumed(run: Run, event: ev.RunResumed, at_us: int) -> Changes:
     """A person's resume opens a new allowance of retries and crashes; visits and reroutes are kept.
 
     A pause was only a break: nothing had gone wrong, so the retries that were spent before it stay spent.
@@ -244,12 +225,12 @@ def run_resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
     return changes
 
 
-def run_dismissed(run: Run, event: RunDismissed, at_us: int) -> Changes:
+def run_dismissed(run: Run, event: ev.RunDismissed, at_us: int) -> Changes:
     """Nothing continues it but a person who names it: it is not due any more, either."""
     return {"is_dismissed": True, "wake_at_us": None}
 
 
-def _resumed_step(opened: OpenStep, event: RunResumed, head: int, *, keeps_spent: bool) -> OpenStep:
+def _resumed_step(opened: OpenStep, event: ev.RunResumed, head: int, *, keeps_spent: bool) -> OpenStep:
     asked = event.step == opened.step and event.action in ("retry", "continue")
     if asked:
         opened = after_resume(opened, event.action or "", event.repeats, head)
@@ -259,7 +240,7 @@ def _resumed_step(opened: OpenStep, event: RunResumed, head: int, *, keeps_spent
     return opened if keeps_spent else replace(opened, retries_spent=0)
 
 
-def run_completed(run: Run, event: RunCompleted, at_us: int) -> Changes:
+def run_completed(run: Run, event: ev.RunCompleted, at_us: int) -> Changes:
     changes = {**_released(None), "ended_at_us": at_us, "pending": NOTHING_PENDING, **_closed(run, event)}
     if event.restarted_as:
         changes.update(reason=RESTARTED_AS, detail=event.restarted_as)
@@ -269,7 +250,7 @@ def run_completed(run: Run, event: RunCompleted, at_us: int) -> Changes:
     return changes
 
 
-def run_cancelled(run: Run, event: RunCancelled, at_us: int) -> Changes:
+def run_cancelled(run: Run, event: ev.RunCancelled, at_us: int) -> Changes:
     return {
         **_released(None),
         "reason": event.reason,
@@ -280,7 +261,7 @@ def run_cancelled(run: Run, event: RunCancelled, at_us: int) -> Changes:
     }
 
 
-def _closed(run: Run, event: Event) -> Changes:
+def _closed(run: Run, event: ev.Event) -> Changes:
     """A final status leaves nothing open: the same append must have withdrawn and closed it."""
     if run.gates and any(gate.decided is None for gate in run.gates.values()):
         raise IllegalEvent(run.status, event, f"{event.kind} leaves gates open: {', '.join(run.gates)}")

@@ -14,22 +14,8 @@ from msgspec.structs import asdict, replace
 from onward.machine.fold.calls import begun_again, steering_taken
 from onward.machine.fold.changes import Changes, IllegalEvent, without
 from onward.machine.plan.route import MET
+from onward.model import events as ev
 from onward.model.context import FrozenMap, grow
-from onward.model.events import (
-    Artifact,
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    Event,
-    GoalRedirected,
-    Outcome,
-    ParallelStarted,
-    RunForked,
-    StepFinished,
-    StepRouted,
-    StepStarted,
-    StepStatus,
-)
 from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
 from onward.model.ids import (
     branch_of,
@@ -46,11 +32,11 @@ from onward.model.row import GateRow
 from onward.model.run import AttemptState, Branch, Gate, OpenStep, Parallel, Run, RunStatus
 
 # A member of an enum is looked up each time it is named, and these are named for every step.
-SKIPPED, OPEN = StepStatus.SKIPPED, AttemptState.OPEN
+SKIPPED, OPEN = ev.StepStatus.SKIPPED, AttemptState.OPEN
 
 
 def context_after(
-    context: FrozenMap[Any], outcome: Outcome, fresh: Mapping[str, Any], grown: Mapping[str, Any]
+    context: FrozenMap[Any], outcome: ev.Outcome, fresh: Mapping[str, Any], grown: Mapping[str, Any]
 ) -> FrozenMap[Any]:
     """A branch's context when a step has finished: its changes, and the engine's own keys."""
     changes = dict(fresh)
@@ -63,7 +49,7 @@ def context_after(
     return context.with_all(changes)
 
 
-def step_started(run: Run, event: StepStarted, at_us: int) -> Changes:
+def step_started(run: Run, event: ev.StepStarted, at_us: int) -> Changes:
     before, (at, branch_id) = run.open_steps.get(event.step), whereabouts(event.step)
     changes: Changes = {}
     begun = OpenStep(
@@ -105,7 +91,7 @@ def step_started(run: Run, event: StepStarted, at_us: int) -> Changes:
     return changes
 
 
-def _new_visit(run: Run, event: StepStarted | StepFinished, at: str, branch_id: str) -> int:
+def _new_visit(run: Run, event: ev.StepStarted | ev.StepFinished, at: str, branch_id: str) -> int:
     """A step begins as the next visit of its node; any other would be one that has its outcome already."""
     visit = run.visits.get(at, 0) + 1
     if branch_id not in run.branches:
@@ -116,14 +102,14 @@ def _new_visit(run: Run, event: StepStarted | StepFinished, at: str, branch_id: 
     return visit
 
 
-def _open_step(run: Run, event: AttemptFailed | AttemptInterrupted) -> OpenStep:
+def _open_step(run: Run, event: ev.AttemptFailed | ev.AttemptInterrupted) -> OpenStep:
     found = run.open_steps.get(event.step)
     if found is None or found.attempt != event.attempt or found.state is not OPEN:
         raise IllegalEvent(run.status, event, f"step {event.step} has no open attempt {event.attempt}")
     return found
 
 
-def attempt_failed(run: Run, event: AttemptFailed, at_us: int) -> Changes:
+def attempt_failed(run: Run, event: ev.AttemptFailed, at_us: int) -> Changes:
     before = _open_step(run, event)
     again = event.retry_at_us is not None
     spent = before.retries_spent + (1 if again else 0)
@@ -146,7 +132,7 @@ def attempt_failed(run: Run, event: AttemptFailed, at_us: int) -> Changes:
     return changes
 
 
-def attempt_interrupted(run: Run, event: AttemptInterrupted, at_us: int) -> Changes:
+def attempt_interrupted(run: Run, event: ev.AttemptInterrupted, at_us: int) -> Changes:
     before = _open_step(run, event)
     # The next attempt begins with what its node says, so this lasts until a person has decided.
     repeatable = before.repeatable and not event.in_doubt
@@ -165,7 +151,7 @@ def _worked_us(before: OpenStep, at_us: int) -> int:
     return before.worked_us + max(0, at_us - before.began_at_us)
 
 
-def step_finished(run: Run, event: StepFinished, at_us: int) -> Changes:
+def step_finished(run: Run, event: ev.StepFinished, at_us: int) -> Changes:
     step = event.step
     at, branch_id = whereabouts(step)
     branch, opened = run.branches.get(branch_id), run.open_steps.get(step)
@@ -201,14 +187,16 @@ def step_finished(run: Run, event: StepFinished, at_us: int) -> Changes:
     return changes
 
 
-def _kept(before: FrozenMap[Artifact], changes: Mapping[str, Artifact | None]) -> FrozenMap[Artifact]:
+def _kept(
+    before: FrozenMap[ev.Artifact], changes: Mapping[str, ev.Artifact | None]
+) -> FrozenMap[ev.Artifact]:
     """A run's artifacts when a step has stored some and removed others."""
     for name in (name for name, artifact in changes.items() if artifact is None):
         before = before.without(name)
     return before.with_all({name: artifact for name, artifact in changes.items() if artifact is not None})
 
 
-def _moved(run: Run, branch: Branch, opened: OpenStep | None, event: StepFinished) -> Branch:
+def _moved(run: Run, branch: Branch, opened: OpenStep | None, event: ev.StepFinished) -> Branch:
     outcome, onward = event.outcome, event.next
     try:
         context = context_after(branch.context, outcome, event.context, event.grown)
@@ -230,12 +218,12 @@ def _moved(run: Run, branch: Branch, opened: OpenStep | None, event: StepFinishe
     )
 
 
-def _has_hopped(opened: OpenStep | None, event: StepFinished) -> bool:
+def _has_hopped(opened: OpenStep | None, event: ev.StepFinished) -> bool:
     """Whether this was an agent's step, and an agent worked in it: only those have a session."""
     return opened is not None and opened.fidelity != "" and event.outcome.status is not SKIPPED
 
 
-def step_routed(run: Run, event: StepRouted, at_us: int) -> Changes:
+def step_routed(run: Run, event: ev.StepRouted, at_us: int) -> Changes:
     branch_id = branch_of(event.step)
     branch = run.branches.get(branch_id)
     if branch is None or branch.next_node is not None or branch.ended:
@@ -244,7 +232,7 @@ def step_routed(run: Run, event: StepRouted, at_us: int) -> Changes:
     return {"branches": {**run.branches, branch_id: moved}}
 
 
-def goal_redirected(run: Run, event: GoalRedirected, at_us: int) -> Changes:
+def goal_redirected(run: Run, event: ev.GoalRedirected, at_us: int) -> Changes:
     moved = replace(run.root, next_node=event.next.to, edge=event.next.edge)
     return {"branches": {**run.branches, "": moved}, "reroutes": run.reroutes + 1}
 
@@ -252,7 +240,7 @@ def goal_redirected(run: Run, event: GoalRedirected, at_us: int) -> Changes:
 T = TypeVar("T")
 
 
-def parallel_started(run: Run, event: ParallelStarted, at_us: int) -> Changes:
+def parallel_started(run: Run, event: ev.ParallelStarted, at_us: int) -> Changes:
     parent = run.branches.get(branch_of(event.step))
     if parent is None or event.step in run.parallels:
         raise IllegalEvent(
@@ -286,7 +274,7 @@ def parallel_started(run: Run, event: ParallelStarted, at_us: int) -> Changes:
     }
 
 
-def branch_finished(run: Run, event: BranchFinished, at_us: int) -> Changes:
+def branch_finished(run: Run, event: ev.BranchFinished, at_us: int) -> Changes:
     branch = run.branches.get(event.branch)
     if not event.branch or branch is None or branch.ended:
         raise IllegalEvent(run.status, event, f"there is no unfinished branch {event.branch}")
@@ -300,7 +288,7 @@ def branch_finished(run: Run, event: BranchFinished, at_us: int) -> Changes:
     }
 
 
-def parallel_joined(run: Run, event: StepFinished, branches: Mapping[str, Branch]) -> Changes:
+def parallel_joined(run: Run, event: ev.StepFinished, branches: Mapping[str, Branch]) -> Changes:
     """A fan-out has its outcome: its branches are removed, and nothing may be left open in them."""
     gone = run.parallels[event.step].branches
     _check_nothing_open(run, event, gone)
@@ -339,7 +327,7 @@ def _without_branches(places: FrozenMap[T], gone: Collection[str]) -> FrozenMap[
     return FrozenMap({at: value for at, value in places.items() if branch_of(at) not in gone})
 
 
-def _check_nothing_open(run: Run, event: Event, branch_ids: tuple[str, ...]) -> None:
+def _check_nothing_open(run: Run, event: ev.Event, branch_ids: tuple[str, ...]) -> None:
     attempts = [s for s, step in run.open_steps.items() if step.state is AttemptState.OPEN]
     gates = [step_of_gate(name) for name, gate in run.gates.items() if gate.decided is None]
     inside = [step for step in run.parallels if branch_of(step) in branch_ids]
@@ -348,7 +336,7 @@ def _check_nothing_open(run: Run, event: Event, branch_ids: tuple[str, ...]) -> 
         raise IllegalEvent(run.status, event, f"{event.kind} leaves something open: {', '.join(left)}")
 
 
-ASKING = frozenset({GateOpened, GateDecided, GateWithdrawn, RunForked})
+ASKING = frozenset({GateOpened, GateDecided, GateWithdrawn, ev.RunForked})
 
 
 def gate_opened(run: Run, event: GateOpened, at_us: int) -> Changes:
@@ -415,7 +403,7 @@ def gate_withdrawn(run: Run, event: GateWithdrawn, at_us: int) -> Changes:
     return {"gates": without(run.gates, event.gate)}
 
 
-def gate_rows(before: Run | None, events: Sequence[Event], run: Run, at_us: int) -> tuple[GateRow, ...]:
+def gate_rows(before: Run | None, events: Sequence[ev.Event], run: Run, at_us: int) -> tuple[GateRow, ...]:
     """The rows of the gates that these events open or close. They lead from `before` to `run`.
 
     A fork begins with its own event alone, so what it asks anew is what is open in `run`.
@@ -438,9 +426,9 @@ def gate_rows(before: Run | None, events: Sequence[Event], run: Run, at_us: int)
     return tuple(rows.values()) if rows else ()
 
 
-def note_gates(rows: dict[str, GateRow], before: Run | None, event: Event, run: Run, at_us: int) -> None:
+def note_gates(rows: dict[str, GateRow], before: Run | None, event: ev.Event, run: Run, at_us: int) -> None:
     """Bring the rows of a run's gates up to `event`, which leads from `before` to `run`."""
-    if type(event) is RunForked:
+    if type(event) is ev.RunForked:
         rows.clear()  # what was asked before the fork is its parent's
     rows.update((row.gate, row) for row in gate_rows(before, (event,), run, at_us))
 

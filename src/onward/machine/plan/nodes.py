@@ -25,17 +25,8 @@ from onward.machine.plan.route import (
     no_edge,
     rejection_transition,
 )
+from onward.model import events as ev
 from onward.model.context import LAST_RESPONSE, as_seen, as_told, as_words, expand, find_value
-from onward.model.events import (
-    BranchPlan,
-    Outcome,
-    ParallelStarted,
-    RunFailed,
-    RunWaiting,
-    StepFinished,
-    StepStatus,
-    Transition,
-)
 from onward.model.gate import Choice, GateOpened
 from onward.model.ids import new_branch_id
 from onward.model.result import Result, excerpt, log_lines
@@ -53,7 +44,7 @@ def open_gate(definition: Definition, run: Run, branch_id: str, node: Node, now_
     try:
         question = question_of(definition.graph, node, _words(branch, node.id), _find(branch, node.id))
     except (ValueError, InvalidInput) as error:
-        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=str(error)))
+        return stop_with(run, ev.RunFailed(reason=reasons.PIPELINE_ERROR, detail=str(error)))
     opened = GateOpened(
         gate=next_step(run, node.id, branch_id),
         node=node.id,
@@ -124,7 +115,7 @@ def unanswered(run: Run, gates: Sequence[Gate], now_us: int) -> Action:
     for gate in gates:
         if has_expired(gate, now_us):
             return Append((expiry(gate),))
-    return stop_with(run, RunWaiting(wake_at_us=next_deadline(run)))
+    return stop_with(run, ev.RunWaiting(wake_at_us=next_deadline(run)))
 
 
 def _said(gate: Gate, choice: Choice, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,14 +143,16 @@ def _answered(
 ) -> Action:
     """Take the chosen edge; for free text without one, choose an edge as after any step."""
     if choice.to:
-        outcome = Outcome(
-            status=StepStatus.SUCCESS, preferred_label=choice.label, suggested_next_ids=(choice.to,)
+        outcome = ev.Outcome(
+            status=ev.StepStatus.SUCCESS, preferred_label=choice.label, suggested_next_ids=(choice.to,)
         )
         words = _words(run.branches[branch_id], gate.node)
         edge = edge_of(graph, gate.node, choice, words)
-        onward: Transition | None = Transition(to=choice.to, reason="gate", edge=edge.order if edge else None)
+        onward: ev.Transition | None = ev.Transition(
+            to=choice.to, reason="gate", edge=edge.order if edge else None
+        )
     else:
-        outcome = Outcome(status=StepStatus.SUCCESS)
+        outcome = ev.Outcome(status=ev.StepStatus.SUCCESS)
         onward = next_transition(
             graph, gate.node, outcome, context_after(run.branches[branch_id].context, outcome, said, {})
         )
@@ -181,24 +174,28 @@ def _rejected(
         why = f"{gate.gate} was not answered in time, which rejects it"
     if gate.answer:
         why += f": {gate.answer}"
-    outcome = Outcome(status=StepStatus.FAIL, failure_reason=why)
+    outcome = ev.Outcome(status=ev.StepStatus.FAIL, failure_reason=why)
     onward = rejection_transition(
         graph, node, context_after(run.branches[branch_id].context, outcome, said, {})
     )
     if onward is None and not branch_id:
-        return stop_with(run, RunFailed(reason=reasons.REJECTED, detail=why, step=gate.gate))
+        return stop_with(run, ev.RunFailed(reason=reasons.REJECTED, detail=why, step=gate.gate))
     return Append((_finished(gate, outcome, said, onward, log),))
 
 
 def _finished(
-    gate: Gate, outcome: Outcome, said: Mapping[str, Any], onward: Transition | None, log: tuple[str, ...]
-) -> StepFinished:
-    return StepFinished(
+    gate: Gate,
+    outcome: ev.Outcome,
+    said: Mapping[str, Any],
+    onward: ev.Transition | None,
+    log: tuple[str, ...],
+) -> ev.StepFinished:
+    return ev.StepFinished(
         step=gate.gate, node=gate.node, attempt=1, outcome=outcome, context=dict(said), next=onward, log=log
     )
 
 
-OPENING = Outcome(status=StepStatus.SUCCESS)
+OPENING = ev.Outcome(status=ev.StepStatus.SUCCESS)
 RESULTS = "parallel.results"
 BEST_ID, BEST_OUTCOME = "parallel.fan_in.best_id", "parallel.fan_in.best_outcome"
 _WORD = re.compile(r"[\w.]*\w")
@@ -210,14 +207,14 @@ def fan_out(definition: Definition, run: Run, branch_id: str, node: Node, now_us
     if any(piece.startswith(f"{node.id}#") for piece in branch_id.split("/")):
         # Each branch would open as many again, without end.
         detail = f"a branch of {node.id} leads back to it; route it to the join or to another node"
-        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
+        return stop_with(run, ev.RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
     step = next_step(run, node.id, branch_id)
     edges = _open_edges(definition, run, branch_id, node)
     if not edges:
         return _no_branch(definition, run, branch_id, node, step)
     return Append(
         (
-            ParallelStarted(
+            ev.ParallelStarted(
                 step=step,
                 node=node.id,
                 branches=_branches(step, edges),
@@ -236,7 +233,7 @@ def _no_branch(definition: Definition, run: Run, branch_id: str, node: Node, ste
         return passed(run, branch_id, node, OPENING, None)
     said = f"step {step} cannot open a branch"
     detail = no_edge(said, edges, OPENING.status.value, "", _seen_by(run, branch_id, node))
-    return stop_with(run, RunFailed(reason=reasons.NO_WAY_ON, detail=detail, step=step))
+    return stop_with(run, ev.RunFailed(reason=reasons.NO_WAY_ON, detail=detail, step=step))
 
 
 def _seen_by(run: Run, branch_id: str, node: Node) -> Mapping[str, Any]:
@@ -248,14 +245,14 @@ def _open_edges(definition: Definition, run: Run, branch_id: str, node: Node) ->
     return [edge for edge in definition.graph.outgoing(node.id) if edge.guard.holds(resolve)]
 
 
-def _branches(step: str, edges: Sequence[Edge]) -> tuple[BranchPlan, ...]:
+def _branches(step: str, edges: Sequence[Edge]) -> tuple[ev.BranchPlan, ...]:
     """Named after where they lead; a second edge to the same node is a branch of its own."""
     seen: dict[str, int] = {}
     plans = []
     for edge in edges:
         number = seen[edge.target] = seen.get(edge.target, 0) + 1
         plans.append(
-            BranchPlan(path=new_branch_id(step, edge.target, number), to=edge.target, edge=edge.order)
+            ev.BranchPlan(path=new_branch_id(step, edge.target, number), to=edge.target, edge=edge.order)
         )
     return tuple(plans)
 
@@ -268,7 +265,7 @@ def fan_in(definition: Definition, run: Run, branch_id: str, node: Node, now_us:
     if best is None or best["status"] == "fail":
         why = "every branch failed" if results else f"the context has no {RESULTS}"
         return _fail(definition, run, branch_id, node, f"{node.id} has nothing to choose from: {why}")
-    outcome = Outcome(status=StepStatus.SUCCESS)
+    outcome = ev.Outcome(status=ev.StepStatus.SUCCESS)
     changes = chosen(best)
     after = context_after(context, outcome, changes, {})
     return passed(
@@ -277,7 +274,7 @@ def fan_in(definition: Definition, run: Run, branch_id: str, node: Node, now_us:
 
 
 def _fail(definition: Definition, run: Run, branch_id: str, node: Node, why: str) -> Action:
-    outcome = Outcome(status=StepStatus.FAIL, failure_reason=why)
+    outcome = ev.Outcome(status=ev.StepStatus.FAIL, failure_reason=why)
     after = context_after(run.branches[branch_id].context, outcome, {}, {})
     onward = failure_transition(definition, node, outcome, after)
     return failed(run, why) if onward is None else passed(run, branch_id, node, outcome, onward)
@@ -304,7 +301,7 @@ def _rank(result: Mapping[str, Any]) -> tuple[int, float, str]:
 
 def choosing(result: Result, results: Sequence[Mapping[str, Any]]) -> Result:
     """A model's choice as a fan-in's result: the candidate that it names, or else the best by rule."""
-    if result.status not in (StepStatus.SUCCESS, StepStatus.PARTIAL_SUCCESS) or not results:
+    if result.status not in (ev.StepStatus.SUCCESS, ev.StepStatus.PARTIAL_SUCCESS) or not results:
         return result
     best = _named(result, results) or best_of(results)
     assert best is not None

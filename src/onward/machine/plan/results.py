@@ -18,24 +18,8 @@ from onward.machine.plan.action import stop_with
 from onward.machine.plan.nodes import candidates, choosing
 from onward.machine.plan.planner import branches_joined
 from onward.machine.plan.route import failure_transition, next_transition
+from onward.model import events as ev
 from onward.model.context import FrozenMap, changes_between, copied
-from onward.model.events import (
-    AttemptFailed,
-    AttemptInterrupted,
-    Event,
-    LastOutput,
-    Merged,
-    Outcome,
-    RunCompleted,
-    RunFailed,
-    RunInterrupted,
-    RunQueued,
-    RunWaiting,
-    StepFinished,
-    StepStatus,
-    Transition,
-    Tree,
-)
 from onward.model.ids import branch_of
 from onward.model.result import Result, log_lines
 from onward.model.run import NOTHING_PENDING, AttemptState, Frozen, OpenStep, Run
@@ -48,7 +32,7 @@ class AttemptEnded(Frozen, frozen=True):
     step: str
     result: Result
     jitter: float
-    tree: Tree | None = None
+    tree: ev.Tree | None = None
 
 
 class AttemptCut(Frozen, frozen=True):
@@ -58,7 +42,7 @@ class AttemptCut(Frozen, frozen=True):
     attempt: int
     why: str
     in_doubt: bool = False
-    output: LastOutput | None = None
+    output: ev.LastOutput | None = None
 
 
 class AttemptLeft(Frozen, frozen=True):
@@ -71,7 +55,7 @@ class BranchesMerged(Frozen, frozen=True):
     """The work of a fan-out's branches is in the run's work tree."""
 
     step: str
-    merged: Merged
+    merged: ev.Merged
 
 
 class WorkspaceUnusable(Frozen, frozen=True):
@@ -106,11 +90,11 @@ ActionResult = (
 
 def events_of(
     definition: Definition, run: Run, results: Sequence[ActionResult], *, now_us: int
-) -> Sequence[Event]:
+) -> Sequence[ev.Event]:
     """The events that record these results, each judged by the run as the one before it left it."""
     if len(results) == 1:
         return _events_of(definition, run, results[0], now_us)
-    events: list[Event] = []
+    events: list[ev.Event] = []
     for result in results:
         for event in _events_of(definition, run, result, now_us):
             run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
@@ -118,7 +102,7 @@ def events_of(
     return events
 
 
-def _events_of(definition: Definition, run: Run, result: ActionResult, now_us: int) -> Sequence[Event]:
+def _events_of(definition: Definition, run: Run, result: ActionResult, now_us: int) -> Sequence[ev.Event]:
     match result:
         case AttemptEnded():  # nothing is unpacked here: every step comes this way
             return finish(
@@ -131,7 +115,7 @@ def _events_of(definition: Definition, run: Run, result: ActionResult, now_us: i
                 tree=result.tree,
             )
         case AttemptCut(step, attempt, why, in_doubt, output):
-            cut = AttemptInterrupted(step=step, attempt=attempt, why=why, in_doubt=in_doubt, output=output)
+            cut = ev.AttemptInterrupted(step=step, attempt=attempt, why=why, in_doubt=in_doubt, output=output)
             return (cut,)
         case AttemptLeft():
             return ()
@@ -140,50 +124,50 @@ def _events_of(definition: Definition, run: Run, result: ActionResult, now_us: i
         case WorkspaceUnusable(why, has_begun):
             return _without_workspace(run, why, has_begun)
         case SuccessorCreated(run_id):
-            return _unless_asked(run, RunCompleted(restarted_as=run_id))
+            return _unless_asked(run, ev.RunCompleted(restarted_as=run_id))
         case _:  # WaitTooLong
             return _unless_asked(run, _waits(run, result.until_us))
 
 
-def _waits(run: Run, until_us: int) -> Event:
+def _waits(run: Run, until_us: int) -> ev.Event:
     """Release the run until then: a provider asked for it, or the next attempt is not due yet.
 
     If a question is open, its answer must not have to wait that long.
     """
     if any(gate.decided is None for gate in run.gates.values()):
-        return RunWaiting(wake_at_us=until_us)
+        return ev.RunWaiting(wake_at_us=until_us)
     for opened in run.open_steps.values():
         if opened.state is AttemptState.HELD and opened.held == RATE_LIMIT:
-            return RunInterrupted(reason=reasons.RATE_LIMIT, detail=opened.reason, wake_at_us=until_us)
-    return RunQueued(why="waits for its next attempt", wake_at_us=until_us)
+            return ev.RunInterrupted(reason=reasons.RATE_LIMIT, detail=opened.reason, wake_at_us=until_us)
+    return ev.RunQueued(why="waits for its next attempt", wake_at_us=until_us)
 
 
-def _unless_asked(run: Run, stop: Event) -> Sequence[Event]:
+def _unless_asked(run: Run, stop: ev.Event) -> Sequence[ev.Event]:
     """A stop that was planned before it is written: a request that came first is left to the next plan."""
     return () if run.pending != NOTHING_PENDING else (stop,)
 
 
-def _without_workspace(run: Run, why: str, has_begun: bool) -> Sequence[Event]:
+def _without_workspace(run: Run, why: str, has_begun: bool) -> Sequence[ev.Event]:
     """Stop the run: nothing is executed on a wrong work tree."""
     if run.pending.cancel_by is not None:
         return ()  # the plan cancels it
     never = () if has_begun else [s for s in run.open_steps.values() if s.state is AttemptState.OPEN]
     attempts = [
-        AttemptFailed(
+        ev.AttemptFailed(
             step=step.step,
             attempt=step.attempt,
-            status=StepStatus.FAIL,
+            status=ev.StepStatus.FAIL,
             reason="it was not started, because its workspace cannot be used",
         )
         for step in never
         if step.token == run.token
     ]
-    stop = stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=f"workspace: {why}"))
+    stop = stop_with(run, ev.RunFailed(reason=reasons.PIPELINE_ERROR, detail=f"workspace: {why}"))
     return (*attempts, *stop.events)
 
 
-FAIL = StepStatus.FAIL  # named for every step, and a member of an enum is looked up each time
-DONE = (StepStatus.SUCCESS, StepStatus.PARTIAL_SUCCESS, StepStatus.SKIPPED)
+FAIL = ev.StepStatus.FAIL  # named for every step, and a member of an enum is looked up each time
+DONE = (ev.StepStatus.SUCCESS, ev.StepStatus.PARTIAL_SUCCESS, ev.StepStatus.SKIPPED)
 
 
 def finish(
@@ -194,8 +178,8 @@ def finish(
     *,
     now_us: int,
     jitter: float,
-    tree: Tree | None = None,
-) -> list[Event]:
+    tree: ev.Tree | None = None,
+) -> list[ev.Event]:
     """The events that record `result` for an open step. Its values must have been checked.
 
     `tree` is the work tree after it, if that has changed.
@@ -206,23 +190,23 @@ def finish(
         return [_failed_attempt(opened, result, result.failure_reason, retry_at_us=None)]
     if result.status in DONE:
         return [_finished(definition, run, opened, node, result, tree, result.status)]
-    may_retry = result.retryable and (result.status is StepStatus.RETRY or definition.retries_failures)
+    may_retry = result.retryable and (result.status is ev.StepStatus.RETRY or definition.retries_failures)
     if may_retry:
         policy = definition.retry_policy(node)
         again_us = retry_at_us(policy, retries_spent=opened.retries_spent, now_us=now_us, jitter=jitter)
         if again_us is not None:
             return [_failed_attempt(opened, result, result.failure_reason, retry_at_us=again_us)]
-    if result.status is StepStatus.RETRY and node.allow_partial:
-        return [_finished(definition, run, opened, node, result, tree, StepStatus.PARTIAL_SUCCESS)]
+    if result.status is ev.StepStatus.RETRY and node.allow_partial:
+        return [_finished(definition, run, opened, node, result, tree, ev.StepStatus.PARTIAL_SUCCESS)]
     return _failed(definition, run, opened, node, result, tree)
 
 
 def _failed(
-    definition: Definition, run: Run, opened: OpenStep, node: Node, result: Result, tree: Tree | None
-) -> list[Event]:
+    definition: Definition, run: Run, opened: OpenStep, node: Node, result: Result, tree: ev.Tree | None
+) -> list[ev.Event]:
     """Take the edge for failures, or leave the step open and failed: the plan stops the run there."""
     reason = result.failure_reason or "the step failed without a reason"
-    if result.status is StepStatus.RETRY:
+    if result.status is ev.StepStatus.RETRY:
         reason = f"max retries exceeded: {reason}"
     finished = _finished(definition, run, opened, node, result, tree, FAIL, reason)
     if finished.next is not None or branch_of(opened.step):
@@ -232,8 +216,8 @@ def _failed(
 
 def _failed_attempt(
     opened: OpenStep, result: Result, reason: str, *, retry_at_us: int | None
-) -> AttemptFailed:
-    return AttemptFailed(
+) -> ev.AttemptFailed:
+    return ev.AttemptFailed(
         step=opened.step,
         attempt=opened.attempt,
         status=result.status,
@@ -252,14 +236,14 @@ def _finished(
     opened: OpenStep,
     node: Node,
     result: Result,
-    tree: Tree | None,
-    status: StepStatus,
+    tree: ev.Tree | None,
+    status: ev.StepStatus,
     reason: str = "",
-) -> StepFinished:
+) -> ev.StepFinished:
     before = run.branches[branch_of(opened.step)].context
     if node.id in definition.choosers:
         result = choosing(result, candidates(before))
-    outcome = Outcome(
+    outcome = ev.Outcome(
         status=status,
         preferred_label=result.preferred_label,
         suggested_next_ids=tuple(result.suggested_next_ids),
@@ -268,7 +252,7 @@ def _finished(
     )
     updates = copied(result.context_updates) if result.context_updates else {}
     fresh, grown = changes_between(before, updates) if updates else ({}, {})
-    return StepFinished(
+    return ev.StepFinished(
         step=opened.step,
         node=opened.node,
         attempt=opened.attempt,
@@ -289,11 +273,11 @@ def _next(
     definition: Definition,
     opened: OpenStep,
     node: Node,
-    outcome: Outcome,
+    outcome: ev.Outcome,
     before: FrozenMap[Any],
     fresh: Mapping[str, Any],
     grown: Mapping[str, Any],
-) -> Transition | None:
+) -> ev.Transition | None:
     """Where the outcome leads; the context is computed only where an edge may look at it."""
     if outcome.status is not FAIL and not outcome.preferred_label and not outcome.suggested_next_ids:
         only = definition.only_transition(node.id)

@@ -34,17 +34,8 @@ from onward.operations.local.look import has_stopped
 from onward.operations.requests import ALL, ListRuns
 from onward.read.log import Projection, Step
 from onward.read.lookup import find_run, get_steps, log_pages, matching_steps
+from onward.receipts import folder as folders
 from onward.receipts.audit import Finding, ReceiptsFound, find_resume_point, read_receipts
-from onward.receipts.folder import (
-    HANDOFFS,
-    OUTPUT_ENDING,
-    RECEIPTS,
-    Folder,
-    Path,
-    attempt_path,
-    flow_name,
-    is_finished_file,
-)
 from onward.receipts.run_directory import Homes
 from onward.store.codec import unseal
 from onward.store.port.store import Store
@@ -91,7 +82,7 @@ class RunDirectories(msgspec.Struct, frozen=True):
         folded = await self._load(request.run)
         run, is_held = folded.run, folded.holder is not None and folded.holder.is_alive
         folder, at = self._target(request.directory, run.id)
-        flow = flow_name(run.pipeline)
+        flow = folders.flow_name(run.pipeline)
         with _writing(folder.path(*at)):
             expected = dict(await committed(self.store.log, self.sources, run))
             before = read_receipts(folder, at, flow, expected) if folder.names(at) else ReceiptsFound()
@@ -100,7 +91,7 @@ class RunDirectories(msgspec.Struct, frozen=True):
                 _put_aside(folder, (*at, flow), expected)
             after = read_receipts(folder, at, flow, expected)
         graph = (await self.sources.stored(run)).graph
-        point = find_resume_point(folder.path(*at, flow, RECEIPTS), graph, committed=expected)
+        point = find_resume_point(folder.path(*at, flow, folders.RECEIPTS), graph, committed=expected)
         kept = sorted(after.trusted.items(), key=lambda item: item[1].sequence)
         return {
             "run": run.id,
@@ -117,10 +108,10 @@ class RunDirectories(msgspec.Struct, frozen=True):
         run_id = (await find_run(self.store.runs, wanted)).row.id
         return await Journal(self.store.log, self.clock).load(run_id)
 
-    def _target(self, directory: str | None, run_id: str) -> tuple[Folder, Path]:
+    def _target(self, directory: str | None, run_id: str) -> tuple[folders.Folder, folders.Path]:
         """Where a run's files go: the directory that was named, or the run's own."""
         if directory is not None:
-            return Folder(os.path.abspath(directory)), ()
+            return folders.Folder(os.path.abspath(directory)), ()
         if self.runs is None:
             raise InvalidInput("this database has no directory for runs; name one with --out.")
         return Homes(os.path.abspath(self.runs), self.store.identity), (run_id,)
@@ -136,14 +127,14 @@ def _writing(path: str) -> Iterator[None]:
         raise InvalidInput(f"{path} cannot be written: {what}.") from None
 
 
-def _paths(folder: Folder, at: Path, names: Sequence[str]) -> list[str]:
+def _paths(folder: folders.Folder, at: folders.Path, names: Sequence[str]) -> list[str]:
     return [os.path.join(folder.path(*at), name) for name in names]
 
 
-def _put_aside(folder: Folder, flow: Path, expected: Collection[str]) -> None:
-    for kind in (RECEIPTS, HANDOFFS):
+def _put_aside(folder: folders.Folder, flow: folders.Path, expected: Collection[str]) -> None:
+    for kind in (folders.RECEIPTS, folders.HANDOFFS):
         for name in folder.names((*flow, kind)):
-            if is_finished_file(name) and name not in expected:
+            if folders.is_finished_file(name) and name not in expected:
                 folder.put_aside(name, (*flow, kind))
 
 
@@ -165,7 +156,7 @@ class PrintedTry:
     handler logged (`log`). `printed` is the standard output that became a context value.
     """
 
-    def __init__(self, runs: Folder | None, parts: Path, streams: Sequence[str]) -> None:
+    def __init__(self, runs: folders.Folder | None, parts: folders.Path, streams: Sequence[str]) -> None:
         self._runs, self._parts, self._streams = runs, parts, streams
         self._decoders = {
             stream: codecs.getincrementaldecoder("utf-8")(errors="replace") for stream in STREAMS
@@ -203,7 +194,7 @@ class PrintedTry:
         if self._runs is None:
             return
         try:
-            file = self._runs.open_plain(self._parts, stream + OUTPUT_ENDING)
+            file = self._runs.open_plain(self._parts, stream + folders.OUTPUT_ENDING)
         except OSError:  # something else is in the way, and is not followed; the log still has the last lines
             return
         if file is None:
@@ -242,7 +233,7 @@ class RunLogs(msgspec.Struct, frozen=True):
 
     store: Store
     clock: Clock
-    runs: Folder | None
+    runs: folders.Folder | None
 
     async def read_logs(
         self, request: ReadLogs, *, stop: asyncio.Event | None = None
@@ -272,7 +263,7 @@ class _OutputReader(msgspec.Struct):
     """How far the output of the chosen steps has been read."""
 
     request: ReadLogs
-    runs: Folder | None
+    runs: folders.Folder | None
     _log: Projection = msgspec.field(default_factory=Projection)
     _tries: dict[str, list[PrintedTry]] = msgspec.field(default_factory=dict)
 
@@ -291,7 +282,7 @@ class _OutputReader(msgspec.Struct):
         match event:
             case StepStarted():
                 one = step.tries[-1]
-                parts = (run_id, *attempt_path(step.step, one.attempt, one.number))
+                parts = (run_id, *folders.attempt_path(step.step, one.attempt, one.number))
                 tries.append(PrintedTry(self.runs, parts, self.request.streams))
             case AttemptFailed() if tries:
                 tries[-1].log = event.log

@@ -24,17 +24,7 @@ from onward.model.limits import (
     day_of,
     kind_of,
 )
-from onward.operations.requests import (
-    AddPipeline,
-    EnablePipeline,
-    GetPipeline,
-    GetUsage,
-    ListLimits,
-    ListPipelines,
-    RemovePipeline,
-    ResetLimits,
-    SetLimit,
-)
+from onward.operations import requests
 from onward.read.lookup import find_run
 from onward.read.view import instant
 from onward.store.port.limits import Scope, Spent, UsageKind
@@ -42,20 +32,7 @@ from onward.store.port.retention import NewSource, RegisteredPipeline, Registere
 from onward.store.port.store import Store
 
 if TYPE_CHECKING:
-    from onward.replies.database import (
-        LimitChanged,
-        LimitList,
-        MeasureShown,
-        PipelineAdded,
-        PipelineList,
-        PipelineListed,
-        PipelinePage,
-        PipelineRemoved,
-        PipelineVersion,
-        ScopeShown,
-        UsageList,
-        UsageShown,
-    )
+    from onward.replies import database as shapes
 
 
 class LocalPipelines(msgspec.Struct, frozen=True):
@@ -64,14 +41,14 @@ class LocalPipelines(msgspec.Struct, frozen=True):
     registry: Registry
     clock: Clock
 
-    async def list_pipelines(self, request: ListPipelines) -> PipelineList:
+    async def list_pipelines(self, request: requests.ListPipelines) -> shapes.PipelineList:
         """Registered pipelines, by name."""
         limit = request.limit
         found = await self.registry.store.pipelines.list(after=request.cursor or "", limit=limit)
         cursor = found[-1].name if found and len(found) == limit else None
         return {"pipelines": [_view_pipeline(one) for one in found], "cursor": cursor}
 
-    async def show_pipeline(self, request: GetPipeline) -> PipelinePage:
+    async def show_pipeline(self, request: requests.GetPipeline) -> shapes.PipelinePage:
         """A registered pipeline with the source of one version."""
         name = check_pipeline_name(request.name)
         version = await self.registry.version(Wanted(name, request.version))
@@ -84,7 +61,7 @@ class LocalPipelines(msgspec.Struct, frozen=True):
             "versions": [_view_version(one) for one in versions],
         }
 
-    async def add_pipeline(self, request: AddPipeline) -> PipelineAdded:
+    async def add_pipeline(self, request: requests.AddPipeline) -> shapes.PipelineAdded:
         """Check a source, and store it as the next version of its name, unless it is one already."""
         by = _check_who(request.by)
         pipeline = self.registry.check(request.source, request.file)
@@ -103,7 +80,7 @@ class LocalPipelines(msgspec.Struct, frozen=True):
             "warnings": [str(warning) for warning in pipeline.warnings],
         }
 
-    async def enable_pipeline(self, request: EnablePipeline) -> PipelineListed:
+    async def enable_pipeline(self, request: requests.EnablePipeline) -> shapes.PipelineListed:
         """Let new runs get this version."""
         by, name = _check_who(request.by), check_pipeline_name(request.name)
         # One whose source was collected while the name was removed could start no run.
@@ -115,7 +92,7 @@ class LocalPipelines(msgspec.Struct, frozen=True):
             raise PipelineNotFound(name)
         return _view_pipeline(changed)
 
-    async def remove_pipeline(self, request: RemovePipeline) -> PipelineRemoved:
+    async def remove_pipeline(self, request: requests.RemovePipeline) -> shapes.PipelineRemoved:
         """Take a name away from new runs."""
         by, name = _check_who(request.by), check_pipeline_name(request.name)
         await self.registry.pipeline(name)
@@ -147,7 +124,7 @@ def _check_who(by: str) -> str:
     return check_name("the name", by)
 
 
-def _view_pipeline(one: RegisteredPipeline) -> PipelineListed:
+def _view_pipeline(one: RegisteredPipeline) -> shapes.PipelineListed:
     assert one.enabled is not None
     return {
         "name": one.name,
@@ -158,7 +135,7 @@ def _view_pipeline(one: RegisteredPipeline) -> PipelineListed:
     }
 
 
-def _view_version(one: RegisteredVersion) -> PipelineVersion:
+def _view_version(one: RegisteredVersion) -> shapes.PipelineVersion:
     return {
         "version": one.version,
         "pipeline_hash": one.hash,
@@ -178,7 +155,7 @@ class LocalLimits(msgspec.Struct, frozen=True):
     store: Store
     clock: Clock
 
-    async def list_limits(self, request: ListLimits) -> LimitList:
+    async def list_limits(self, request: requests.ListLimits) -> shapes.LimitList:
         """Every scope with a limit or spending."""
         (runs,) = await self.store.limits.read([RUN_SCOPE])
         return {
@@ -186,21 +163,21 @@ class LocalLimits(msgspec.Struct, frozen=True):
             "chat_run_calls": CALLS_PER_CHAT_RUN if runs.own[MEASURES.index("calls")] is None else None,
         }
 
-    async def set_limit(self, request: SetLimit) -> LimitChanged:
+    async def set_limit(self, request: requests.SetLimit) -> shapes.LimitChanged:
         """Set one limit; runs that it held try again."""
         return await self._change(request.scope, {request.measure: request.value}, request.by)
 
-    async def reset_limits(self, request: ResetLimits) -> LimitChanged:
+    async def reset_limits(self, request: requests.ResetLimits) -> shapes.LimitChanged:
         """Forget the limits that were set for a scope. That of every chat is then what it was at first."""
         first = {"tokens": CHAT_TOKENS} if request.scope == "chat" else {}
         return await self._change(request.scope, {**dict.fromkeys(MEASURES), **first}, request.by)
 
-    async def get_usage(self, request: GetUsage) -> UsageList:
+    async def get_usage(self, request: requests.GetUsage) -> shapes.UsageList:
         """What was spent."""
         found = await self.store.limits.usage(UsageKind(request.by), limit=request.limit)
         return {"by": request.by, "usage": [_view_spent(one) for one in found]}
 
-    async def _change(self, scope: str, changes: dict[str, int | None], by: str) -> LimitChanged:
+    async def _change(self, scope: str, changes: dict[str, int | None], by: str) -> shapes.LimitChanged:
         changing = LimitChanges(self.store, self.clock)
         changed, lifted = await changing.change(await self._scope(scope), changes, by=by)
         kept = await self._concerned(changed)
@@ -241,7 +218,7 @@ class LocalLimits(msgspec.Struct, frozen=True):
         return f"run/{run.charged_to or run.id}"
 
 
-def _view_spent(spent: Spent) -> UsageShown:
+def _view_spent(spent: Spent) -> shapes.UsageShown:
     return {
         "what": spent.what,
         "input": spent.input,
@@ -265,11 +242,11 @@ def _is_spent_up(scope: Scope, changes: Collection[str]) -> bool:
     return any(name in changes and 0 < limit <= spent for name, limit, spent in figures)
 
 
-def _view_measure(limit: int, own: int | None, spent: int, reserved: int) -> MeasureShown:
+def _view_measure(limit: int, own: int | None, spent: int, reserved: int) -> shapes.MeasureShown:
     return {"limit": limit or None, "is_own": own is not None, "spent": spent, "reserved": reserved}
 
 
-def _view_scope(scope: Scope) -> ScopeShown:
+def _view_scope(scope: Scope) -> shapes.ScopeShown:
     figures = zip(scope.limit, scope.own, scope.spent, scope.reserved, strict=True)
     tokens, cost, calls = (_view_measure(*one) for one in figures)
     return {

@@ -14,41 +14,17 @@ from onward.errors import NotificationNotFound
 from onward.model.ids import display_id
 from onward.model.row import DeliveryState, GateRow, RegisteredWorker
 from onward.model.run import RunStatus
-from onward.operations.requests import (
-    GetRun,
-    GetStats,
-    ListGates,
-    ListNotifications,
-    ListRuns,
-    ListWorkers,
-    RetryNotification,
-    RunGates,
-)
+from onward.operations import requests
 from onward.read.lookup import completed_of, find_run, list_runs
 from onward.read.view import instant, view_choice, view_gate, view_row
 from onward.store.owner import owner_label
-from onward.store.port.runs import (
-    Delivery,
-    DeliveryQuery,
-    GateQuery,
-    Listed,
-    RunQuery,
-    delivery_cursor,
-    gate_cursor,
-)
+from onward.store.port import runs as port
 from onward.store.port.store import Store
 
 if TYPE_CHECKING:
     from onward.model.run import Run
+    from onward.replies import runs as run_shapes
     from onward.replies.database import NotificationList, NotificationShown, Stats, WorkerListed
-    from onward.replies.runs import (
-        GateList,
-        GateListed,
-        GateShown,
-        LimitStop,
-        RunList,
-        RunListed,
-    )
 
 
 class LocalLists(msgspec.Struct, frozen=True):
@@ -56,7 +32,7 @@ class LocalLists(msgspec.Struct, frozen=True):
 
     store: Store
 
-    async def list_runs(self, request: ListRuns) -> RunList:
+    async def list_runs(self, request: requests.ListRuns) -> run_shapes.RunList:
         """Runs, each as `onward show` tells it."""
         found = await self._found(request)
         # Whether a worker can take them is asked only if some are queued.
@@ -67,10 +43,10 @@ class LocalLists(msgspec.Struct, frozen=True):
         cursor = found[-1].cursor if is_full else None
         return {"runs": runs, "older": await self._older(request, len(runs)), "cursor": cursor}
 
-    async def _found(self, request: ListRuns) -> Sequence[Listed]:
+    async def _found(self, request: requests.ListRuns) -> Sequence[port.Listed]:
         if request.run is not None:
             return [await find_run(self.store.runs, request.run)]
-        query = RunQuery(
+        query = port.RunQuery(
             request.statuses,
             request.pipeline,
             request.limit,
@@ -82,30 +58,30 @@ class LocalLists(msgspec.Struct, frozen=True):
         )
         return await list_runs(self.store.runs, query)
 
-    async def _older(self, request: ListRuns, listed: int) -> int:
+    async def _older(self, request: requests.ListRuns, listed: int) -> int:
         if not request.older or request.is_filtered or listed < request.limit:
             return 0
         return sum((await self.store.runs.count()).values()) - listed
 
     async def _listed(
-        self, listed: Listed, workers: Sequence[RegisteredWorker], *, completed: bool
-    ) -> RunListed:
+        self, listed: port.Listed, workers: Sequence[RegisteredWorker], *, completed: bool
+    ) -> run_shapes.RunListed:
         finished = await completed_of(self.store.log, listed.row.id) if completed else None
         return view_row(listed.row, listed.holder, finished, workers=workers)
 
-    async def list_gates(self, request: ListGates) -> GateList:
+    async def list_gates(self, request: requests.ListGates) -> run_shapes.GateList:
         """The inbox: open questions of all runs, oldest first. One query."""
-        query = GateQuery(request.pipeline, after=request.cursor, limit=request.limit)
+        query = port.GateQuery(request.pipeline, after=request.cursor, limit=request.limit)
         found = await self.store.gates.open(query)
-        cursor = gate_cursor(found[-1]) if len(found) == request.limit else None
+        cursor = port.gate_cursor(found[-1]) if len(found) == request.limit else None
         return {"gates": [_view_gate_row(row) for row in found], "cursor": cursor}
 
-    async def run_gates(self, request: RunGates) -> list[GateShown]:
+    async def run_gates(self, request: requests.RunGates) -> list[run_shapes.GateShown]:
         """What one run waits for, with all that is known of each question."""
         run = await self._run((await find_run(self.store.runs, request.run)).row.id)
         return [view_gate(gate) for gate in run.gates.values() if gate.decided is None]
 
-    async def run_limit(self, request: GetRun) -> LimitStop | None:
+    async def run_limit(self, request: requests.GetRun) -> run_shapes.LimitStop | None:
         """The limit that stopped a run, and what to raise; None if none did."""
         from onward.clock import SystemClock
         from onward.operations.local.look import limit_stop
@@ -113,7 +89,7 @@ class LocalLists(msgspec.Struct, frozen=True):
         run = await self._run((await find_run(self.store.runs, request.run)).row.id)
         return await limit_stop(self.store, run, SystemClock().now_us())
 
-    async def list_workers(self, request: ListWorkers) -> list[WorkerListed]:
+    async def list_workers(self, request: requests.ListWorkers) -> list[WorkerListed]:
         """The workers, idle or not, and the other processes that hold runs; and whether they are alive."""
         found = {worker.owner: _view_worker(worker) for worker in await self.store.workers.read()}
         for listed in await self.store.runs.held():
@@ -123,7 +99,7 @@ class LocalLists(msgspec.Struct, frozen=True):
                 known["runs"].append(listed.row.display_id)
         return list(found.values())
 
-    async def get_stats(self, request: GetStats) -> Stats:
+    async def get_stats(self, request: requests.GetStats) -> Stats:
         """One consistent look; exact, and cheap however many runs are over."""
         from onward.observe.figures import view_measured
 
@@ -159,7 +135,7 @@ def _view_worker(worker: RegisteredWorker) -> WorkerListed:
     }
 
 
-def _view_gate_row(row: GateRow) -> GateListed:
+def _view_gate_row(row: GateRow) -> run_shapes.GateListed:
     return {
         "run": row.run_id,
         "display_id": display_id(row.run_id),
@@ -180,16 +156,16 @@ class LocalNotifications(msgspec.Struct, frozen=True):
 
     store: Store
 
-    async def list_notifications(self, request: ListNotifications) -> NotificationList:
+    async def list_notifications(self, request: requests.ListNotifications) -> NotificationList:
         """Notifications, newest first: of one run, or of all."""
         run_id = None if request.run is None else (await find_run(self.store.runs, request.run)).row.id
         state = None if request.state is None else DeliveryState(request.state)
-        query = DeliveryQuery(run_id=run_id, state=state, after=request.cursor, limit=request.limit)
+        query = port.DeliveryQuery(run_id=run_id, state=state, after=request.cursor, limit=request.limit)
         found = await self.store.outbox.read(query)
-        cursor = delivery_cursor(found[-1]) if found and len(found) == request.limit else None
+        cursor = port.delivery_cursor(found[-1]) if found and len(found) == request.limit else None
         return {"notifications": [_view_delivery(one) for one in found], "cursor": cursor}
 
-    async def retry_notification(self, request: RetryNotification) -> NotificationList:
+    async def retry_notification(self, request: requests.RetryNotification) -> NotificationList:
         """Let a notification be delivered again, whatever became of it."""
         found = await self.store.outbox.retry(request.id)
         if not found:
@@ -197,7 +173,7 @@ class LocalNotifications(msgspec.Struct, frozen=True):
         return {"notifications": [_view_delivery(one) for one in found], "cursor": None}
 
 
-def _view_delivery(one: Delivery) -> NotificationShown:
+def _view_delivery(one: port.Delivery) -> NotificationShown:
     return {
         "id": one.id,
         "subscriber": one.subscriber,

@@ -28,18 +28,8 @@ from onward.model.ids import display_id, is_in_step
 from onward.model.row import RegisteredWorker
 from onward.model.run import Run, RunStatus
 from onward.model.values import WAIT
+from onward.operations import requests
 from onward.operations.local.steps import shortened, view_artifact, view_call, view_content
-from onward.operations.requests import (
-    DrawRun,
-    GetArtifact,
-    GetRun,
-    ListArtifacts,
-    ListCalls,
-    ListCheckpoints,
-    ReadEvents,
-    ShowRun,
-    ShowStep,
-)
 from onward.read.dialect_events import Translator
 from onward.read.log import Claim
 from onward.read.lookup import (
@@ -68,20 +58,8 @@ from onward.store.port.store import Store
 
 if TYPE_CHECKING:
     from onward.engine.engine import Engine
+    from onward.replies import steps as step_shapes
     from onward.replies.runs import LeftShown, LimitStop, RunNamed, RunState
-    from onward.replies.steps import (
-        ArtifactContent,
-        ArtifactList,
-        CallList,
-        Checkpoint,
-        ChildListed,
-        Drawing,
-        EventShown,
-        ForkListed,
-        RunPage,
-        StepPage,
-        StepProgress,
-    )
 
 
 STOP_POLL_S = 0.1
@@ -133,7 +111,7 @@ async def limit_stop(store: Store, run: Run, now_us: int) -> LimitStop | None:
     return {**shown, "raise_to": None if held is None else held.argument}
 
 
-async def draw(log: RunLog, sources: Sources, folded: Folded, *, original: bool) -> Drawing:
+async def draw(log: RunLog, sources: Sources, folded: Folded, *, original: bool) -> step_shapes.Drawing:
     """The graph that the run has now, or with `original` the one that it began with."""
     trace, run, holder = Trace(), folded.run, folded.holder
     first: RunCreated | None = None
@@ -188,11 +166,11 @@ class LocalLook(msgspec.Struct, frozen=True):
     leftovers: Callable[[], Leftovers]
     sources: Callable[[], Sources]
 
-    async def get_run(self, request: GetRun) -> RunState:
+    async def get_run(self, request: requests.GetRun) -> RunState:
         """A run as it stands."""
         return await run_state(self.store, await self._load(request.run), self.clock.now_us())
 
-    async def show_run(self, request: ShowRun) -> RunPage:
+    async def show_run(self, request: requests.ShowRun) -> step_shapes.RunPage:
         """All that `onward show` says about a run."""
         folded = await self._load(request.run)
         log = await read_projection(self.store.log, folded.run.id)
@@ -209,7 +187,7 @@ class LocalLook(msgspec.Struct, frozen=True):
             "children": children,
         }
 
-    async def show_step(self, request: ShowStep) -> StepPage:
+    async def show_step(self, request: requests.ShowStep) -> step_shapes.StepPage:
         """All that `onward show RUN STEP` says about a step."""
         from onward.operations.local.steps import StepView, served
 
@@ -226,7 +204,7 @@ class LocalLook(msgspec.Struct, frozen=True):
         calls = await read_calls(self.store.log, run.id, step=step.step)
         return view.page(state_of(step, run, is_held=is_held), visits, shortened(calls))
 
-    async def _progress(self, folded: Folded, claim: Claim) -> list[StepProgress]:
+    async def _progress(self, folded: Folded, claim: Claim) -> list[step_shapes.StepProgress]:
         """How far open steps have come; a run without such a step costs nothing more."""
         if all(opened.calls is None for opened in folded.run.open_steps.values()):
             return []
@@ -240,10 +218,12 @@ class LocalLook(msgspec.Struct, frozen=True):
             return []
         return [view_left(left) for left in await self.leftovers().of(folded)]
 
-    async def _relatives(self, run_id: str) -> tuple[list[ForkListed], list[ChildListed]]:
+    async def _relatives(
+        self, run_id: str
+    ) -> tuple[list[step_shapes.ForkListed], list[step_shapes.ChildListed]]:
         """The runs that came from this one: its forks, and the children that its steps manage."""
-        forks: list[ForkListed] = []
-        children: list[ChildListed] = []
+        forks: list[step_shapes.ForkListed] = []
+        children: list[step_shapes.ChildListed] = []
         for listed in await self.store.runs.relatives(run_id):
             row = known_row(listed.row, listed.holder)
             about: RunNamed = {"id": row.id, "display_id": row.display_id, "status": row.status.value}
@@ -254,8 +234,8 @@ class LocalLook(msgspec.Struct, frozen=True):
         return forks, children
 
     async def read_events(
-        self, request: ReadEvents, *, stop: asyncio.Event | None = None
-    ) -> AsyncGenerator[EventShown]:
+        self, request: requests.ReadEvents, *, stop: asyncio.Event | None = None
+    ) -> AsyncGenerator[step_shapes.EventShown]:
         """Events as they come; `stop` ends a wait for more."""
         run_id = await self._run_id(request.run)
         stop, translator = stop or asyncio.Event(), Translator(run_id) if request.dialect else None
@@ -275,18 +255,20 @@ class LocalLook(msgspec.Struct, frozen=True):
                 return
             await self.clock.wait_s(EVENTS_POLL_S, stop)
 
-    async def list_checkpoints(self, request: ListCheckpoints) -> AsyncIterator[Checkpoint]:
+    async def list_checkpoints(
+        self, request: requests.ListCheckpoints
+    ) -> AsyncIterator[step_shapes.Checkpoint]:
         """The checkpoints in order, one at a time: each holds a context of its own."""
         async for checkpoint in read_checkpoints(self.store.log, await self._run_id(request.run)):
             yield checkpoint
 
-    async def list_artifacts(self, request: ListArtifacts) -> ArtifactList:
+    async def list_artifacts(self, request: requests.ListArtifacts) -> step_shapes.ArtifactList:
         """What the run has stored so far, by id."""
         run = (await self._load(request.run)).run
         listed = [view_artifact(id, artifact) for id, artifact in sorted(run.artifacts.items())]
         return {"run": run.id, "display_id": display_id(run.id), "artifacts": listed}
 
-    async def list_calls(self, request: ListCalls) -> CallList:
+    async def list_calls(self, request: requests.ListCalls) -> step_shapes.CallList:
         """Every try of every call, in the order in which they began."""
         folded = await self._load(request.run)
         run_id, holder = folded.run.id, folded.holder
@@ -301,7 +283,7 @@ class LocalLook(msgspec.Struct, frozen=True):
         calls = [view_call(call, is_gone=is_gone) for call in found]
         return {"run": run_id, "display_id": display_id(run_id), "calls": calls}
 
-    async def get_artifact(self, request: GetArtifact) -> ArtifactContent:
+    async def get_artifact(self, request: requests.GetArtifact) -> step_shapes.ArtifactContent:
         """One artifact, whose content is what its hash says."""
         kept = (await self._load(request.run)).run.artifacts
         if request.id not in kept:
@@ -309,7 +291,7 @@ class LocalLook(msgspec.Struct, frozen=True):
         artifact = kept[request.id]
         return view_content(request.id, artifact, await self.store.blobs.find(artifact.hash))
 
-    async def draw_run(self, request: DrawRun) -> Drawing:
+    async def draw_run(self, request: requests.DrawRun) -> step_shapes.Drawing:
         """The graph of the run's pipeline, with what happened in it."""
 
         folded = await self._load(request.run)
@@ -329,6 +311,6 @@ class LocalLook(msgspec.Struct, frozen=True):
         return Journal(self.store.log, self.clock)
 
 
-def _in_dialect(translator: Translator, record: StoredEvent) -> Iterator[EventShown]:
+def _in_dialect(translator: Translator, record: StoredEvent) -> Iterator[step_shapes.EventShown]:
     for event in translator.translate(unseal(record), record.at_us):
         yield {"seq": record.seq, "kind": event.name, "at": instant(record.at_us), **event.fields}

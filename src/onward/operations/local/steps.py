@@ -30,33 +30,15 @@ from onward.pipeline.graph import Node
 from onward.read.log import Claim, Step, Try
 from onward.read.step import LOST, OPEN, CallSeen, StepHistory, read_calls
 from onward.read.view import instant, view_output, view_step, view_try
-from onward.receipts.folder import (
-    OUTPUT_ENDING,
-    PROMPT,
-    RECEIPTS,
-    Folder,
-    Path,
-    attempt_path,
-    flow_name,
-    step_file,
-)
+from onward.receipts import folder as folders
 from onward.store.owner import owner_label
 from onward.store.port.store import Store
 
 if TYPE_CHECKING:
-    from onward.replies.steps import (
-        ArtifactContent,
-        ArtifactListed,
-        CallListed,
-        CallProgress,
-        CallUsageShown,
-        StepPage,
-        StepProgress,
-        TryPage,
-    )
+    from onward.replies import steps as step_shapes
 
 
-def view_artifact(id: str, artifact: Artifact) -> ArtifactListed:
+def view_artifact(id: str, artifact: Artifact) -> step_shapes.ArtifactListed:
     """What is known of an artifact."""
     return {
         "id": id,
@@ -69,11 +51,11 @@ def view_artifact(id: str, artifact: Artifact) -> ArtifactListed:
     }
 
 
-def view_content(id: str, artifact: Artifact, content: bytes | None) -> ArtifactContent:
+def view_content(id: str, artifact: Artifact, content: bytes | None) -> step_shapes.ArtifactContent:
     """An artifact with its content; `content` is None if the store has lost it."""
     if content is None:
         raise StoreCorrupt(f"the content of artifact {id!r} ({artifact.hash}) is missing or damaged.")
-    shown: ArtifactContent = {**view_artifact(id, artifact), "content": "", "content_base64": ""}
+    shown: step_shapes.ArtifactContent = {**view_artifact(id, artifact), "content": "", "content_base64": ""}
     if artifact.form == "bytes":
         del shown["content"]
         shown["content_base64"] = base64.b64encode(content).decode()
@@ -86,7 +68,7 @@ def view_content(id: str, artifact: Artifact, content: bytes | None) -> Artifact
 MICRO = 1_000_000
 
 
-def view_call(call: CallSeen, *, is_gone: bool = False) -> CallListed:
+def view_call(call: CallSeen, *, is_gone: bool = False) -> step_shapes.CallListed:
     """One try of a call; its cost in units of money. `is_gone`: no process holds its run any more."""
     estimated = call.estimated
     return {
@@ -117,7 +99,7 @@ def view_call(call: CallSeen, *, is_gone: bool = False) -> CallListed:
     }
 
 
-def _view_usage(usage: Usage) -> CallUsageShown:
+def _view_usage(usage: Usage) -> step_shapes.CallUsageShown:
     return {
         "input": usage.input,
         "output": usage.output,
@@ -144,7 +126,7 @@ class ProgressView(msgspec.Struct, frozen=True):
     folded: Folded
     claim: Claim
 
-    async def steps(self) -> list[StepProgress]:
+    async def steps(self) -> list[step_shapes.StepProgress]:
         """Those that have made a recorded call."""
         run = self.folded.run
         return [
@@ -153,7 +135,7 @@ class ProgressView(msgspec.Struct, frozen=True):
             if opened.calls is not None
         ]
 
-    async def _step(self, run: Run, opened: OpenStep, calls: StepCalls) -> StepProgress:
+    async def _step(self, run: Run, opened: OpenStep, calls: StepCalls) -> step_shapes.StepProgress:
         memory = await read_memory(self.journal, self.store.blobs, run, opened.step)
         parts = [part for call in memory.messages for part in await self._said(memory, call)]
         seen = await read_calls(self.store.log, run.id, after=calls.since, step=opened.step)
@@ -195,7 +177,7 @@ def _joined(parts: Iterable[Part], kind: ChunkKind) -> str:
 
 def _calls(
     memory: CallMemory, calls: StepCalls, seen: Iterable[CallSeen], *, is_held: bool
-) -> Iterator[CallProgress]:
+) -> Iterator[step_shapes.CallProgress]:
     """The last try of each call that is remembered, under way or in doubt, in the order they began."""
     last = {one.call: one for one in seen}
     for one in last.values():
@@ -239,9 +221,9 @@ class StepView(msgspec.Struct, frozen=True):
     step: Step
     history: StepHistory
     served: ServedNode | None
-    runs: Folder | None
+    runs: folders.Folder | None
 
-    def page(self, status: str, visits: list[str], shortened_to: int | None) -> StepPage:
+    def page(self, status: str, visits: list[str], shortened_to: int | None) -> step_shapes.StepPage:
         """Everything about the step; `shortened_to` is the lowest ceiling of an answer of its agent."""
         finished, onward = self.history.finished, self.history.finished and self.history.finished.next
         places = [self._place(*one) for one in zip(self.step.tries, self.history.recorded_in, strict=True)]
@@ -269,28 +251,28 @@ class StepView(msgspec.Struct, frozen=True):
             "shortened_to": shortened_to,
         }
 
-    def _place(self, one: Try, recorded_in: str) -> Path | None:
+    def _place(self, one: Try, recorded_in: str) -> folders.Path | None:
         """The directory of a try, by its parts, if it is here."""
-        parts = (recorded_in, *attempt_path(self.step.step, one.attempt, one.number))
+        parts = (recorded_in, *folders.attempt_path(self.step.step, one.attempt, one.number))
         return parts if self._has(parts[:-1], parts[-1]) else None
 
-    def _has(self, parts: Path, name: str) -> bool:
+    def _has(self, parts: folders.Path, name: str) -> bool:
         try:
             return self.runs is not None and name in self.runs.names(parts)
         except OSError:  # something else is in the way
             return False
 
-    def _try(self, one: Try, place: Path | None) -> TryPage:
+    def _try(self, one: Try, place: folders.Path | None) -> step_shapes.TryPage:
         if self.runs is None or place is None:
             return {**view_try(one), "directory": None}
         output = view_output(one.output or _last_lines(self.runs, place))
         return {**view_try(one), "output": output, "directory": self.runs.path(*place)}
 
-    def _prompt(self, places: list[Path | None]) -> str | None:
+    def _prompt(self, places: list[folders.Path | None]) -> str | None:
         """What the agent was asked: as it was written down for the last try, else as the pipeline says."""
         last = places[-1] if places else None
-        if self.runs is not None and last is not None and self._has(last, PROMPT):
-            content = self.runs.read(last, PROMPT, limit=PROMPT_BYTES_MAX)
+        if self.runs is not None and last is not None and self._has(last, folders.PROMPT):
+            content = self.runs.read(last, folders.PROMPT, limit=PROMPT_BYTES_MAX)
             if content is not None:
                 return content.decode(errors="replace")
         if self.served is None or self.served.kind != AGENT:
@@ -301,22 +283,22 @@ class StepView(msgspec.Struct, frozen=True):
         if self.served is None or self.runs is None:
             return None
         agent = self.served.node.text("agent") or self.served.kind
-        parts = (self.run.id, flow_name(self.run.pipeline), RECEIPTS)
-        name = step_file(self.step.step, agent)
+        parts = (self.run.id, folders.flow_name(self.run.pipeline), folders.RECEIPTS)
+        name = folders.step_file(self.step.step, agent)
         return self.runs.path(*parts, name) if self._has(parts, name) else None
 
 
-def _last_lines(runs: Folder, place: Path) -> LastOutput | None:
+def _last_lines(runs: folders.Folder, place: folders.Path) -> LastOutput | None:
     """The end of each stream, from the files of a try."""
     lines = [
         PrintedLine(text, stream)
         for stream in (STDOUT, STDERR)
-        for text in _tail(runs, place, stream + OUTPUT_ENDING)
+        for text in _tail(runs, place, stream + folders.OUTPUT_ENDING)
     ]
     return LastOutput(lines=tuple(lines)) if lines else None
 
 
-def _tail(runs: Folder, place: Path, name: str) -> list[str]:
+def _tail(runs: folders.Folder, place: folders.Path, name: str) -> list[str]:
     try:
         file = runs.open_plain(place, name)
     except OSError:

@@ -27,21 +27,9 @@ from onward.store.memory.messages import put_messages
 from onward.store.memory.runs import put_notifications
 from onward.store.memory.state import MemoryOwnership, State, StoredRun
 from onward.store.owner import content_missing, key_occupied, run_exists
+from onward.store.port import log as logs
 from onward.store.port.leases import Lease
 from onward.store.port.limits import Reservation, ReservationState, Scope, Spent, UsageKind, Warned
-from onward.store.port.log import (
-    TAIL_MAX,
-    Controlled,
-    Decide,
-    DecideLoaded,
-    Held,
-    Loaded,
-    Snapshot,
-    StoredEvent,
-    TakeFilter,
-    Write,
-    content_named,
-)
 
 
 class MemoryLog:
@@ -50,7 +38,7 @@ class MemoryLog:
     def __init__(self, state: State, ownership: MemoryOwnership, limits: MemoryLimits) -> None:
         self._state, self._ownership, self._limits = state, ownership, limits
 
-    async def create(self, write: Write, append_id: str | None = None) -> None:
+    async def create(self, write: logs.Write, append_id: str | None = None) -> None:
         assert write.row is not None
         there = self._state.runs.get(write.run_id)
         if there is not None:
@@ -66,7 +54,7 @@ class MemoryLog:
         if append_id is not None:
             made.appends[append_id] = write.head.seq
 
-    async def append(self, write: Write, lease: Lease) -> None:
+    async def append(self, write: logs.Write, lease: Lease) -> None:
         stored = self._state.runs.get(write.run_id)
         if stored is None:
             raise RunNotFound(write.run_id)
@@ -79,24 +67,28 @@ class MemoryLog:
         check_content(self._state, write)
         self._change(stored, write)
 
-    async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
+    async def control(
+        self, run_id: str, *, since: int, append_id: str, decide: logs.Decide
+    ) -> logs.Controlled:
         stored = self._state.runs.get(run_id)
         if stored is None:
             raise RunNotFound(run_id)
         if append_id in stored.appends:
-            return Controlled(stored.position, is_repeat=True, answered=stored.appends[append_id])
+            return logs.Controlled(stored.position, is_repeat=True, answered=stored.appends[append_id])
         write = decide(self._held(stored), self._state.records(run_id, since))
         if write is None:
-            return Controlled(stored.position)
+            return logs.Controlled(stored.position)
         self._check_key(write)
         if stored.position != write.after:
             raise StaleHistory(run_id, write.after.seq)
         check_content(self._state, write)
         self._change(stored, write)
         stored.appends[append_id] = write.head.seq
-        return Controlled(write.head)
+        return logs.Controlled(write.head)
 
-    async def take(self, wanted: TakeFilter, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+    async def take(
+        self, wanted: logs.TakeFilter, *, fold_version: int, decide: logs.DecideLoaded
+    ) -> logs.Controlled | None:
         for stored in sorted(self._state.runs.values(), key=_queue_order):
             if self._is_due(stored, wanted):
                 loaded = self._loaded(stored, fold_version, wanted.known_of(stored.row.id))
@@ -104,21 +96,21 @@ class MemoryLog:
                 if write is not None:
                     check_content(self._state, write)
                     self._change(stored, write)
-                return Controlled(stored.position)
+                return logs.Controlled(stored.position)
         return None
 
-    async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
+    async def load(self, run_id: str, *, fold_version: int) -> logs.Loaded | None:
         stored = self._state.runs.get(run_id)
         return None if stored is None else self._loaded(stored, fold_version)
 
-    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[StoredEvent]:
+    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[logs.StoredEvent]:
         return self._state.records(run_id, after)[:limit] if run_id in self._state.runs else []
 
-    def _held(self, stored: StoredRun) -> Held:
+    def _held(self, stored: StoredRun) -> logs.Held:
         holder = self._ownership.holder_of(stored)
-        return Held(stored.position, stored.row.status, holder, self._ownership.owner)
+        return logs.Held(stored.position, stored.row.status, holder, self._ownership.owner)
 
-    def _is_due(self, stored: StoredRun, wanted: TakeFilter) -> bool:
+    def _is_due(self, stored: StoredRun, wanted: logs.TakeFilter) -> bool:
         row = stored.row
         if stored.due_at_us is None or stored.due_at_us > self._state.now_us():
             return False
@@ -129,7 +121,7 @@ class MemoryLog:
             return False
         return row.max_running is None or sum(o.pipeline == row.pipeline for o in others) < row.max_running
 
-    def _check_key(self, write: Write) -> None:
+    def _check_key(self, write: logs.Write) -> None:
         row = write.row
         if row is None or row.owner is None or row.exclusive_key is None:
             return
@@ -138,7 +130,7 @@ class MemoryLog:
             if held.id != row.id and held.exclusive_key == row.exclusive_key and held.owner is not None:
                 raise key_occupied(row.exclusive_key, held.id, held.owner)
 
-    def _check_parent(self, write: Write) -> None:
+    def _check_parent(self, write: logs.Write) -> None:
         parent = None if write.row is None else write.row.parent
         if parent is None:
             return
@@ -146,12 +138,12 @@ class MemoryLog:
         if not below or (below[0].seq, below[0].hash) != write.after:
             raise RunNotFound(parent)
 
-    def _change(self, stored: StoredRun, write: Write) -> None:
+    def _change(self, stored: StoredRun, write: logs.Write) -> None:
         if write.calls:
             self._limits.charge(write)
         self._write(stored, write)
 
-    def _write(self, stored: StoredRun, write: Write) -> None:
+    def _write(self, stored: StoredRun, write: logs.Write) -> None:
         stored.records.extend(write.records)
         stored.gates.update((row.gate, row) for row in write.gates)
         put_messages(self._state, write)
@@ -178,15 +170,15 @@ class MemoryLog:
             return stored.due_at_us
         return self._state.now_us() + row.wake_at_us - at_us
 
-    def _loaded(self, stored: StoredRun, fold_version: int, known: int | None = None) -> Loaded:
+    def _loaded(self, stored: StoredRun, fold_version: int, known: int | None = None) -> logs.Loaded:
         run_id, position, holder = stored.row.id, stored.position, self._ownership.holder_of(stored)
         snapshot = self._snapshot(run_id, position.seq, fold_version) if known is None else None
         after = known or (snapshot.seq if snapshot else 0)
-        is_cut, is_due = position.seq - after > TAIL_MAX, (stored.due_at_us or 0) <= self._state.now_us()
+        is_cut, is_due = position.seq - after > logs.TAIL_MAX, (stored.due_at_us or 0) <= self._state.now_us()
         tail = () if is_cut else self._state.records(run_id, after)
-        return Loaded(stored.row, position, holder, snapshot, tail, is_cut, is_due)
+        return logs.Loaded(stored.row, position, holder, snapshot, tail, is_cut, is_due)
 
-    def _snapshot(self, run_id: str, seq_max: int, fold_version: int) -> Snapshot | None:
+    def _snapshot(self, run_id: str, seq_max: int, fold_version: int) -> logs.Snapshot | None:
         stored = self._state.runs[run_id]
         found = stored.snapshot
         if found is not None and found.seq <= seq_max and found.fold_version == fold_version:
@@ -197,11 +189,11 @@ class MemoryLog:
         return self._snapshot(row.parent, min(seq_max, row.parent_seq), fold_version)
 
 
-def check_content(state: State, write: Write, rest: Sequence[StoredEvent] = ()) -> None:
+def check_content(state: State, write: logs.Write, rest: Sequence[logs.StoredEvent] = ()) -> None:
     """Refuse a write that relies on content which is not stored."""
     relied_on = write.relied_on()
     if rest:
-        relied_on |= content_named(rest) - write.blobs.keys()
+        relied_on |= logs.content_named(rest) - write.blobs.keys()
     if relied_on and not relied_on <= state.blobs.keys():
         raise content_missing(write.run_id)
 
@@ -210,7 +202,7 @@ def _queue_order(stored: StoredRun) -> tuple[int, int, str]:
     return -stored.row.priority, stored.due_at_us or 0, stored.row.id
 
 
-def _advanced_row(row: RunRow, write: Write) -> RunRow:
+def _advanced_row(row: RunRow, write: logs.Write) -> RunRow:
     return replace(
         row,
         head=write.head.seq,
@@ -272,7 +264,7 @@ class MemoryLimits:
     def take_warnings(self, run_id: str) -> Sequence[Warned]:
         return self._warnings.pop(run_id, ())
 
-    def charge(self, write: Write) -> None:
+    def charge(self, write: logs.Write) -> None:
         """Reserve and settle for the calls of a write, or raise the refusal of one of them."""
         state, keys = self._state, keys_closed(write)
         open_ = {key: state.reservations[key] for key in keys if key in state.reservations}

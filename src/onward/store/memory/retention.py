@@ -15,18 +15,8 @@ from onward.store.memory.messages import receive_messages
 from onward.store.memory.runs import by_age
 from onward.store.memory.state import State, StoredRun
 from onward.store.owner import content_missing
+from onward.store.port import retention
 from onward.store.port.log import content_named
-from onward.store.port.retention import (
-    Added,
-    Arrival,
-    Expiry,
-    Filling,
-    Kin,
-    NewSource,
-    RegisteredPipeline,
-    RegisteredVersion,
-    Swept,
-)
 
 
 class MemoryBlobs:
@@ -45,7 +35,7 @@ class MemoryBlobs:
     async def put(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
         self._state.put(blobs, at_us)
 
-    async def sweep(self, before_us: int, limit: int) -> Swept:
+    async def sweep(self, before_us: int, limit: int) -> retention.Swept:
         blobs, touched = self._state.blobs, self._state.touched
         used = {name for run in self._state.runs.values() for name in _content_of_run(run)}
         used.update(said.message.content or "" for said in self._state.said.values())
@@ -53,7 +43,7 @@ class MemoryBlobs:
         old = [name for name, at_us in touched.items() if at_us < before_us and name not in used][:limit]
         for name in old:
             del touched[name]
-        return Swept(len(old), sum(len(blobs.pop(name)) for name in old))
+        return retention.Swept(len(old), sum(len(blobs.pop(name)) for name in old))
 
     def _registered(self) -> list[str]:
         return [name for name, one in self._state.pipelines.items() if one.enabled is not None]
@@ -74,42 +64,44 @@ class MemoryPipelines:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    async def add(self, new: NewSource, *, at_us: int, enables: bool = True) -> Added:
+    async def add(self, new: retention.NewSource, *, at_us: int, enables: bool = True) -> retention.Added:
         versions = self._state.versions.setdefault(new.name, [])
         self._state.put({new.hash: new.content}, at_us)
         number = next((one.version for one in versions if one.hash == new.hash), len(versions) + 1)
         if number > len(versions):
-            versions.append(RegisteredVersion(new.name, number, new.hash, new.file, new.by, at_us))
+            versions.append(retention.RegisteredVersion(new.name, number, new.hash, new.file, new.by, at_us))
         there = self._state.pipelines.get(new.name)
         if there is None or there.enabled is None or (enables and there.enabled != number):
-            there = RegisteredPipeline(new.name, number, 0, new.by, at_us)
+            there = retention.RegisteredPipeline(new.name, number, 0, new.by, at_us)
         self._state.pipelines[new.name] = there._replace(newest=len(versions))
-        return Added(self._state.pipelines[new.name], versions[number - 1])
+        return retention.Added(self._state.pipelines[new.name], versions[number - 1])
 
-    async def enable(self, name: str, version: int, *, by: str, at_us: int) -> RegisteredPipeline | None:
+    async def enable(
+        self, name: str, version: int, *, by: str, at_us: int
+    ) -> retention.RegisteredPipeline | None:
         there = self._state.pipelines.get(name)
         if there is not None and there.enabled not in (None, version):
             changed = there._replace(enabled=version, changed_by=by, changed_at_us=at_us)
             self._state.pipelines[name] = changed
         return self._state.pipelines.get(name)
 
-    async def remove(self, name: str, *, by: str, at_us: int) -> RegisteredPipeline | None:
+    async def remove(self, name: str, *, by: str, at_us: int) -> retention.RegisteredPipeline | None:
         there = self._state.pipelines.get(name)
         if there is not None and there.enabled is not None:
             changed = there._replace(enabled=None, changed_by=by, changed_at_us=at_us)
             self._state.pipelines[name] = changed
         return self._state.pipelines.get(name)
 
-    async def find(self, name: str) -> RegisteredPipeline | None:
+    async def find(self, name: str) -> retention.RegisteredPipeline | None:
         return self._state.pipelines.get(name)
 
-    async def list(self, *, after: str = "", limit: int) -> Sequence[RegisteredPipeline]:
+    async def list(self, *, after: str = "", limit: int) -> Sequence[retention.RegisteredPipeline]:
         named = sorted(self._state.pipelines.items())
         return [one for name, one in named if name > after and one.enabled is not None][:limit]
 
     async def versions(
         self, name: str, *, upto: int | None = None, limit: int
-    ) -> Sequence[RegisteredVersion]:
+    ) -> Sequence[retention.RegisteredVersion]:
         return self._state.versions.get(name, [])[:upto][::-1][:limit]
 
 
@@ -119,17 +111,17 @@ class MemoryRetention:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    async def expired(self, expiry: Expiry) -> Sequence[Kin]:
+    async def expired(self, expiry: retention.Expiry) -> Sequence[retention.Kin]:
         runs = sorted(self._state.runs.values(), key=by_age)
         chosen = [run for run in runs if run.row.status in expiry.statuses]
         old = chosen[: max(0, len(chosen) - expiry.keep)]
         return _kin(run for run in old if run.row.updated_at_us < expiry.before_us)
 
-    async def attached(self) -> Sequence[Kin]:
+    async def attached(self) -> Sequence[retention.Kin]:
         every = _kin(self._state.runs.values())
         return [kin for kin in every if kin.parent is not None or not kin.is_final]
 
-    async def delete(self, runs: Sequence[Kin]) -> Sequence[str]:
+    async def delete(self, runs: Sequence[retention.Kin]) -> Sequence[str]:
         there = self._state.runs
         for kin in runs:
             run = there.get(kin.id)
@@ -149,9 +141,9 @@ class MemoryRetention:
         return [kin.id for kin in runs if kin.id not in there]
 
 
-def _kin(runs: Iterable[StoredRun]) -> list[Kin]:
+def _kin(runs: Iterable[StoredRun]) -> list[retention.Kin]:
     return [
-        Kin(
+        retention.Kin(
             id=row.id,
             head=row.head,
             status=row.status,
@@ -170,7 +162,7 @@ class MemoryCarrying:
     def __init__(self, state: State, log: MemoryLog) -> None:
         self._state, self._log = state, log
 
-    async def receive(self, arrival: Arrival) -> None:
+    async def receive(self, arrival: retention.Arrival) -> None:
         write = arrival.write
         there = self._state.runs.get(write.run_id)
         if there is not None and there.has(write.head):
@@ -192,7 +184,7 @@ class MemoryBackfill:
     async def missing(self) -> Sequence[str]:
         return ()
 
-    async def fill(self, filling: Filling) -> bool:
+    async def fill(self, filling: retention.Filling) -> bool:
         return True
 
     async def skip(self, run_id: str) -> None:

@@ -11,27 +11,7 @@ from onward.model.row import DeliveryState, GateRow, NotificationKind, RunRow, T
 from onward.model.run import RunStatus
 from onward.model.values import tags_in
 from onward.store.memory.state import MemoryOwnership, MemoryWorkers, State, StoredRun
-from onward.store.port.runs import (
-    DAY_US,
-    HOUR_US,
-    NEEDS_MAX,
-    RELATIVES_MAX,
-    STUCK_MAX,
-    Attempted,
-    Delivery,
-    DeliveryPlace,
-    DeliveryQuery,
-    EndedRuns,
-    GatePlace,
-    GateQuery,
-    Listed,
-    Measured,
-    RunQuery,
-    Stand,
-    Stuck,
-    Undelivered,
-    lowered,
-)
+from onward.store.port import runs as port
 from onward.store.rows import holdings_of
 
 FOUND_MAX = 20
@@ -43,7 +23,7 @@ class MemoryRuns:
     def __init__(self, ownership: MemoryOwnership) -> None:
         self._ownership, self._runs = ownership, ownership.state.runs
 
-    async def find(self, wanted: str) -> Sequence[Listed]:
+    async def find(self, wanted: str) -> Sequence[port.Listed]:
         runs = sorted(self._runs.values(), key=_by_id)
         found = [stored for stored in runs if stored.row.id == wanted]
         found = found or [stored for stored in runs if stored.row.display_id == wanted]
@@ -51,17 +31,17 @@ class MemoryRuns:
             found = [s for s in runs if s.row.id.startswith(wanted) or s.row.display_id.startswith(wanted)]
         return self._ownership.listed(found[:FOUND_MAX])
 
-    async def list(self, query: RunQuery) -> Sequence[Listed]:
+    async def list(self, query: port.RunQuery) -> Sequence[port.Listed]:
         found = [stored for stored in self._runs.values() if _fits_query(stored.row, query)]
         return self._ownership.listed(sorted(found, key=by_age, reverse=True)[: query.limit])
 
-    async def relatives(self, run_id: str) -> Sequence[Listed]:
+    async def relatives(self, run_id: str) -> Sequence[port.Listed]:
         found = [
             stored for stored in self._runs.values() if run_id in (stored.row.parent, stored.row.managed_by)
         ]
-        return self._ownership.listed(sorted(found, key=by_age)[:RELATIVES_MAX])
+        return self._ownership.listed(sorted(found, key=by_age)[: port.RELATIVES_MAX])
 
-    async def held(self) -> Sequence[Listed]:
+    async def held(self) -> Sequence[port.Listed]:
         found = [stored for stored in self._runs.values() if stored.row.owner is not None]
         return self._ownership.listed(sorted(found, key=_by_id))
 
@@ -69,8 +49,8 @@ class MemoryRuns:
         return Counter(stored.row.status for stored in self._runs.values())
 
 
-def _fits_query(row: RunRow, query: RunQuery) -> bool:
-    text = lowered(query.text or "")
+def _fits_query(row: RunRow, query: port.RunQuery) -> bool:
+    text = port.lowered(query.text or "")
     return (
         (not query.statuses or row.status in query.statuses)
         and (not query.reasons or row.reason in query.reasons)
@@ -79,7 +59,7 @@ def _fits_query(row: RunRow, query: RunQuery) -> bool:
         and query.chat in (None, row.chat)
         and set(query.tags) <= set(tags_in(row.tags))
         and (query.place is None or (row.created_at_us, row.id) < query.place)
-        and any(text in lowered(said) for said in (row.id, row.display_id, row.pipeline, row.detail))
+        and any(text in port.lowered(said) for said in (row.id, row.display_id, row.pipeline, row.detail))
     )
 
 
@@ -98,7 +78,7 @@ class MemoryGates:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    async def open(self, query: GateQuery) -> Sequence[GateRow]:
+    async def open(self, query: port.GateQuery) -> Sequence[GateRow]:
         every = [row for stored in self._state.runs.values() for row in stored.gates.values()]
         found = [
             row
@@ -114,8 +94,8 @@ class MemoryGates:
         return [] if stored is None else sorted(stored.gates.values(), key=_gate_place)
 
 
-def _gate_place(row: GateRow) -> GatePlace:
-    return GatePlace(row.opened_at_us, row.run_id, row.gate)
+def _gate_place(row: GateRow) -> port.GatePlace:
+    return port.GatePlace(row.opened_at_us, row.run_id, row.gate)
 
 
 WAITING = DeliveryState.WAITING
@@ -134,7 +114,7 @@ class MemoryOutbox:
         if known is None or known[0] != frozenset(kinds) or known[1] - now_us <= renew_us:
             self._state.subscribers[subscriber] = frozenset(kinds), now_us + for_us
 
-    async def claim(self, subscriber: str, *, limit: int, lease_us: int) -> Sequence[Delivery]:
+    async def claim(self, subscriber: str, *, limit: int, lease_us: int) -> Sequence[port.Delivery]:
         now_us = self._state.now_us()
         due = [one for one in self._of(subscriber) if one.due_at_us is not None and one.due_at_us <= now_us]
         due.sort(key=lambda one: (one.due_at_us, one.created_at_us, one.id))
@@ -151,7 +131,7 @@ class MemoryOutbox:
             for one in sorted(due[:limit], key=_delivery_order)
         ]
 
-    async def record(self, claimed: Delivery, attempted: Attempted) -> None:
+    async def record(self, claimed: port.Delivery, attempted: port.Attempted) -> None:
         there = self._state.outbox.get((claimed.id, claimed.subscriber))
         if there is None or there.token != claimed.token or there.state is not WAITING:
             return
@@ -170,7 +150,7 @@ class MemoryOutbox:
     async def waiting(self, subscriber: str) -> int:
         return sum(one.state is WAITING for one in self._of(subscriber))
 
-    async def read(self, query: DeliveryQuery) -> Sequence[Delivery]:
+    async def read(self, query: port.DeliveryQuery) -> Sequence[port.Delivery]:
         found = [
             one
             for one in sorted(self._state.outbox.values(), key=_delivery_place, reverse=True)
@@ -180,15 +160,15 @@ class MemoryOutbox:
         ]
         return found[: query.limit]
 
-    async def retry(self, id: str) -> Sequence[Delivery]:
+    async def retry(self, id: str) -> Sequence[port.Delivery]:
         found = sorted((one for one in self._state.outbox.values() if one.id == id), key=_delivery_order)
         fresh = {"state": WAITING, "tries": 0, "due_at_us": self._state.now_us(), "delivered_at_us": None}
         return [self._keep(replace(one, **fresh)) for one in found]
 
-    def _of(self, subscriber: str) -> list[Delivery]:
+    def _of(self, subscriber: str) -> list[port.Delivery]:
         return [one for one in self._state.outbox.values() if one.subscriber == subscriber]
 
-    def _keep(self, delivery: Delivery) -> Delivery:
+    def _keep(self, delivery: port.Delivery) -> port.Delivery:
         self._state.outbox[delivery.id, delivery.subscriber] = delivery
         return delivery
 
@@ -201,7 +181,7 @@ def put_notifications(state: State, telling: Telling | None) -> None:
     for told in telling():
         for subscriber, (kinds, until_us) in state.subscribers.items():
             if told.kind in kinds and until_us > now_us:
-                state.outbox[told.id, subscriber] = Delivery(
+                state.outbox[told.id, subscriber] = port.Delivery(
                     id=told.id,
                     subscriber=subscriber,
                     run_id=told.run_id,
@@ -216,11 +196,11 @@ def put_notifications(state: State, telling: Telling | None) -> None:
                 )
 
 
-def _delivery_place(one: Delivery) -> DeliveryPlace:
-    return DeliveryPlace(one.created_at_us, one.id, one.subscriber)
+def _delivery_place(one: port.Delivery) -> port.DeliveryPlace:
+    return port.DeliveryPlace(one.created_at_us, one.id, one.subscriber)
 
 
-def _delivery_order(one: Delivery) -> tuple[int, str, int, str]:
+def _delivery_order(one: port.Delivery) -> tuple[int, str, int, str]:
     return one.created_at_us, one.run_id, one.seq, one.id
 
 
@@ -231,24 +211,24 @@ class MemoryMeasures:
         self._ownership, self._state = ownership, ownership.state
         self._workers = MemoryWorkers(ownership)
 
-    async def measure(self) -> Measured:
+    async def measure(self) -> port.Measured:
         now_us, runs = self._state.now_us(), list(self._state.runs.values())
         rows = [stored.row for stored in runs]
         turns = [stored.due_at_us for stored in runs if stored.due_at_us is not None]
         due = [due_at_us for due_at_us in turns if due_at_us <= now_us]
         holders = [holder for stored in runs if (holder := self._ownership.holder_of(stored)) is not None]
         lately = [(row.status, now_us - row.ended_at_us) for row in rows if row.ended_at_us is not None]
-        hour = Counter(status for status, ago_us in lately if ago_us <= HOUR_US)
-        day = Counter(status for status, ago_us in lately if ago_us <= DAY_US)
+        hour = Counter(status for status, ago_us in lately if ago_us <= port.HOUR_US)
+        day = Counter(status for status, ago_us in lately if ago_us <= port.DAY_US)
         bodies = sum(len(record.body.encode()) for stored in runs for record in stored.records)
-        return Measured(
+        return port.Measured(
             at_us=now_us,
-            runs=Counter(Stand(row.status, row.reason, row.recoverable) for row in rows),
+            runs=Counter(port.Stand(row.status, row.reason, row.recoverable) for row in rows),
             due=len(due),
             later=len(turns) - len(due),
             oldest_due_us=min(due, default=None),
             holdings=holdings_of((holder.owner, 1, holder.is_alive) for holder in holders),
-            ended={status: EndedRuns(hour[status], number) for status, number in day.items()},
+            ended={status: port.EndedRuns(hour[status], number) for status, number in day.items()},
             stuck=_stuck_runs(runs),
             needs=_needs_of_due(runs, now_us),
             workers=tuple(await self._workers.read()),
@@ -256,28 +236,28 @@ class MemoryMeasures:
             size=bodies + sum(map(len, self._state.blobs.values())),
         )
 
-    def _undelivered(self) -> Undelivered:
+    def _undelivered(self) -> port.Undelivered:
         told = self._state.outbox.values()
         waiting = [one.created_at_us for one in told if one.state is DeliveryState.WAITING]
         failed = sum(one.state is DeliveryState.FAILED for one in told)
-        return Undelivered(len(waiting), failed, min(waiting, default=None))
+        return port.Undelivered(len(waiting), failed, min(waiting, default=None))
 
     async def note_stuck(self, run_id: str, why: str) -> None:
         stored = self._state.runs.get(run_id)
         if stored is not None:
             head, before = stored.position.seq, stored.stuck
             failures = before[1].failures if before is not None and before[0] == head else 0
-            stored.stuck = head, Stuck(run_id, failures + 1, self._state.now_us(), why)
+            stored.stuck = head, port.Stuck(run_id, failures + 1, self._state.now_us(), why)
 
 
 def _needs_of_due(runs: list[StoredRun], now_us: int) -> Counter[str]:
     due = [stored for stored in runs if stored.due_at_us is not None and stored.due_at_us <= now_us]
     due.sort(key=lambda stored: (-stored.row.priority, stored.due_at_us, stored.row.id))
-    return Counter(stored.row.needs for stored in due[:NEEDS_MAX])
+    return Counter(stored.row.needs for stored in due[: port.NEEDS_MAX])
 
 
-def _stuck_runs(runs: list[StoredRun]) -> tuple[Stuck, ...]:
+def _stuck_runs(runs: list[StoredRun]) -> tuple[port.Stuck, ...]:
     noted = [stored.stuck for stored in runs if stored.due_at_us is not None]
     heads = [stored.position.seq for stored in runs if stored.due_at_us is not None]
     found = [note[1] for note, head in zip(noted, heads, strict=True) if note is not None and note[0] == head]
-    return tuple(sorted(found, key=lambda stuck: (-stuck.failed_at_us, stuck.run))[:STUCK_MAX])
+    return tuple(sorted(found, key=lambda stuck: (-stuck.failed_at_us, stuck.run))[: port.STUCK_MAX])

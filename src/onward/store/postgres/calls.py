@@ -36,20 +36,9 @@ from onward.store.limits import (
 from onward.store.message_rows import MessageBegun, MessageEnded, arrival_values, message_changes
 from onward.store.port.limits import Reservation
 from onward.store.port.log import Position, StoredEvent, Write
+from onward.store.postgres import statements
 from onward.store.postgres.connection import ServerError
 from onward.store.postgres.runs import notification_calls
-from onward.store.postgres.statements import (
-    QUERIES,
-    Call,
-    advance_alone,
-    byteas,
-    call,
-    number,
-    numbers,
-    optional_text,
-    text,
-    texts,
-)
 from onward.store.transactions import Member
 
 # What statements refuse with `onward_refuse`.
@@ -63,54 +52,64 @@ _NUMBERS = (
     *("after", "held_token", "at_us"),
 )
 ARRAYS: Mapping[str, Callable[[Sequence[Any]], bytes]] = {
-    **dict.fromkeys(_NUMBERS, numbers),
-    **dict.fromkeys(("hash", "parent_hash", "after_hash"), byteas),
+    **dict.fromkeys(_NUMBERS, statements.numbers),
+    **dict.fromkeys(("hash", "parent_hash", "after_hash"), statements.byteas),
 }
 
 
-def advance(members: Sequence[Member], locked: Sequence[str]) -> Call:
+def advance(members: Sequence[Member], locked: Sequence[str]) -> statements.Call:
     """Appends to several runs at once; their rows get only what every step changes."""
     writes = [member.write for member in members]
     lasts = [write.records[-1] for write in writes]
-    return call(
+    return statements.call(
         "run_advance",
-        locked=texts(locked),
-        id=texts([write.run_id for write in writes]),
-        after=numbers([write.after.seq for write in writes]),
-        after_hash=byteas([write.after.hash for write in writes]),
-        held_token=numbers([member.held[1] for member in members if member.held]),
-        held_owner=texts([member.held[0] for member in members if member.held]),
-        head=numbers([last.seq for last in lasts]),
-        hash=byteas([last.hash for last in lasts]),
-        next_node=texts([write.next_node for write in writes]),
-        doubtful=texts([write.doubtful for write in writes]),
-        steps_finished=numbers([write.steps_finished for write in writes]),
-        updated_at_us=numbers([write.at_us for write in writes]),
+        locked=statements.texts(locked),
+        id=statements.texts([write.run_id for write in writes]),
+        after=statements.numbers([write.after.seq for write in writes]),
+        after_hash=statements.byteas([write.after.hash for write in writes]),
+        held_token=statements.numbers([member.held[1] for member in members if member.held]),
+        held_owner=statements.texts([member.held[0] for member in members if member.held]),
+        head=statements.numbers([last.seq for last in lasts]),
+        hash=statements.byteas([last.hash for last in lasts]),
+        next_node=statements.texts([write.next_node for write in writes]),
+        doubtful=statements.texts([write.doubtful for write in writes]),
+        steps_finished=statements.numbers([write.steps_finished for write in writes]),
+        updated_at_us=statements.numbers([write.at_us for write in writes]),
         **events_of(members),
     )
 
 
-def advance_one(member: Member, charge: Charge | None = None) -> Call:
+def advance_one(member: Member, charge: Charge | None = None) -> statements.Call:
     """In the order of the statement's parameters: nothing is written as often as this."""
     write, (owner, token) = member.write, member.held or (None, 0)
     records = write.records
     last = records[-1]
-    values = [number(last.seq), last.hash, optional_text(write.next_node), optional_text(write.doubtful)]
+    values = [
+        statements.number(last.seq),
+        last.hash,
+        statements.optional_text(write.next_node),
+        statements.optional_text(write.doubtful),
+    ]
     values += (
-        number(write.steps_finished),
-        number(write.at_us),
-        text(write.run_id),
-        number(write.after.seq),
+        statements.number(write.steps_finished),
+        statements.number(write.at_us),
+        statements.text(write.run_id),
+        statements.number(write.after.seq),
         write.after.hash,
     )
-    values += (number(token), optional_text(owner))
+    values += (statements.number(token), statements.optional_text(owner))
     for record in records:
-        values += (number(record.seq), text(record.kind), number(record.v), number(record.at_us))
-        refs = text(" ".join(record.refs)) if record.refs else None
-        values += (number(record.token), text(record.body), record.hash, refs)
+        values += (
+            statements.number(record.seq),
+            statements.text(record.kind),
+            statements.number(record.v),
+            statements.number(record.at_us),
+        )
+        refs = statements.text(" ".join(record.refs)) if record.refs else None
+        values += (statements.number(record.token), statements.text(record.body), record.hash, refs)
     if charge is not None:
         return charge.together(len(records), values)
-    return Call(advance_alone(len(records)), values)
+    return statements.Call(statements.advance_alone(len(records)), values)
 
 
 def columns_of(member: Member) -> dict[str, Any]:
@@ -137,15 +136,17 @@ def event_arrays(records: Sequence[StoredEvent]) -> dict[str, bytes]:
     """Events as one array for each column."""
     # Column by column: `astuple` of a record takes longer than all of these together.
     return {
-        "event_run_id": texts([record.run_id for record in records]),
-        "event_seq": numbers([record.seq for record in records]),
-        "event_kind": texts([record.kind for record in records]),
-        "event_v": numbers([record.v for record in records]),
-        "event_at_us": numbers([record.at_us for record in records]),
-        "event_token": numbers([record.token for record in records]),
-        "event_body": texts([record.body for record in records]),
-        "event_hash": byteas([record.hash for record in records]),
-        "event_refs": texts([" ".join(record.refs) if record.refs else None for record in records]),
+        "event_run_id": statements.texts([record.run_id for record in records]),
+        "event_seq": statements.numbers([record.seq for record in records]),
+        "event_kind": statements.texts([record.kind for record in records]),
+        "event_v": statements.numbers([record.v for record in records]),
+        "event_at_us": statements.numbers([record.at_us for record in records]),
+        "event_token": statements.numbers([record.token for record in records]),
+        "event_body": statements.texts([record.body for record in records]),
+        "event_hash": statements.byteas([record.hash for record in records]),
+        "event_refs": statements.texts(
+            [" ".join(record.refs) if record.refs else None for record in records]
+        ),
     }
 
 
@@ -158,23 +159,27 @@ def blobs_of(members: Sequence[Member]) -> Mapping[str, tuple[bytes, int]]:
     }
 
 
-def relying_on(names: Collection[str], at_us: int) -> Sequence[Call]:
+def relying_on(names: Collection[str], at_us: int) -> Sequence[statements.Call]:
     """Make sure that content is stored and stays; else CONTENT_MISSING fails all that is sent with this."""
-    return [call("blob_touch", hashes=texts(sorted(names)), touched_at_us=at_us)] if names else []
+    return (
+        [statements.call("blob_touch", hashes=statements.texts(sorted(names)), touched_at_us=at_us)]
+        if names
+        else []
+    )
 
 
-def blob_call(name: str, content: bytes, at_us: int) -> Call:
+def blob_call(name: str, content: bytes, at_us: int) -> statements.Call:
     """Stores content, or touches what is stored."""
     encoding, packed = rows.pack(content)
-    return call("blob_put", hash=name, encoding=encoding, content=packed, touched_at_us=at_us)
+    return statements.call("blob_put", hash=name, encoding=encoding, content=packed, touched_at_us=at_us)
 
 
-def gate_call(row: GateRow, head: Position) -> Call:
+def gate_call(row: GateRow, head: Position) -> statements.Call:
     """Stores a gate, or how it was closed, if the run's log ends at `head`."""
-    return call("gate_put", **rows.gate_parameters(row), head=head.seq, hash=head.hash)
+    return statements.call("gate_put", **rows.gate_parameters(row), head=head.seq, hash=head.hash)
 
 
-def calls_beside(members: Sequence[Member], now_us: int | None, *, is_heard: bool) -> list[Call]:
+def calls_beside(members: Sequence[Member], now_us: int | None, *, is_heard: bool) -> list[statements.Call]:
     """What is stored beside the events of these writes: gates, notifications and snapshots.
 
     Unless `is_heard`, notifications are not made, and SUBSCRIBED fails all of it if anybody has subscribed.
@@ -182,24 +187,28 @@ def calls_beside(members: Sequence[Member], now_us: int | None, *, is_heard: boo
     writes = [member.write for member in members]
     gates = [gate_call(row, write.head) for write in writes for row in write.gates]
     telling = [write for write in writes if write.notifications is not None]
-    told = _told(telling, now_us) if is_heard or not telling else [call("subscriber_any", now_us=now_us)]
+    told = (
+        _told(telling, now_us)
+        if is_heard or not telling
+        else [statements.call("subscriber_any", now_us=now_us)]
+    )
     snapshots = [
-        call("snapshot_put", run_id=write.run_id, **write.snapshot._asdict())
+        statements.call("snapshot_put", run_id=write.run_id, **write.snapshot._asdict())
         for write in writes
         if write.snapshot is not None
     ]
     # A worker may be waiting for these.
     is_due = any(write.row is not None and write.row.wake_at_us is not None for write in writes)
-    notices = [call("due_notify")] if is_due else []
+    notices = [statements.call("due_notify")] if is_due else []
     return [*gates, *told, *snapshots, *notices]
 
 
-def _told(writes: Sequence[Write], now_us: int | None) -> Sequence[Call]:
+def _told(writes: Sequence[Write], now_us: int | None) -> Sequence[statements.Call]:
     told = [(one, write.head) for write in writes if write.notifications for one in write.notifications()]
     return notification_calls(told, now_us)
 
 
-def message_calls(writes: Sequence[Write]) -> Sequence[Call]:
+def message_calls(writes: Sequence[Write]) -> Sequence[statements.Call]:
     """What begins and ends the messages of these writes' calls: the chats are made, locked, then used."""
     changes = _message_changes(writes)
     return (
@@ -208,7 +217,7 @@ def message_calls(writes: Sequence[Write]) -> Sequence[Call]:
     )
 
 
-def lock_calls(writes: Sequence[Write]) -> Sequence[Call]:
+def lock_calls(writes: Sequence[Write]) -> Sequence[statements.Call]:
     """What locks the chats of these writes before they are made, and makes those that are new.
 
     The runs are locked already, so it is known which writes can be made. A chat that is new stays if only the
@@ -224,44 +233,48 @@ def _message_changes(writes: Sequence[Write]) -> MessageChanges:
     return [(write, change) for write in writes for change in message_changes(write)]
 
 
-def _chat_locks(changes: MessageChanges, *, is_written: bool) -> Sequence[Call]:
+def _chat_locks(changes: MessageChanges, *, is_written: bool) -> Sequence[statements.Call]:
     if not changes:
         return ()
     begun = [(write, change) for write, change in changes if isinstance(change, MessageBegun)]
     ending = sorted({write.run_id for write, change in changes if isinstance(change, MessageEnded)})
     return (
         *([_chat_call(begun, is_written=is_written)] if begun else ()),
-        call("chat_lock", chats=texts(sorted({change.chat for _, change in begun})), ending=texts(ending)),
+        statements.call(
+            "chat_lock",
+            chats=statements.texts(sorted({change.chat for _, change in begun})),
+            ending=statements.texts(ending),
+        ),
     )
 
 
-def _chat_call(begun: Sequence[tuple[Write, MessageBegun]], *, is_written: bool) -> Call:
+def _chat_call(begun: Sequence[tuple[Write, MessageBegun]], *, is_written: bool) -> statements.Call:
     places = [write.head if is_written else write.after for write, _ in begun]
-    return call(
+    return statements.call(
         "chat_put",
-        chat=texts([change.chat for _, change in begun]),
-        at_us=numbers([change.at_us for _, change in begun]),
-        run_id=texts([write.run_id for write, _ in begun]),
-        head=numbers([place.seq for place in places]),
-        hash=byteas([place.hash for place in places]),
+        chat=statements.texts([change.chat for _, change in begun]),
+        at_us=statements.numbers([change.at_us for _, change in begun]),
+        run_id=statements.texts([write.run_id for write, _ in begun]),
+        head=statements.numbers([place.seq for place in places]),
+        hash=statements.byteas([place.hash for place in places]),
     )
 
 
-def _message_call(write: Write, change: MessageBegun | MessageEnded) -> Call:
+def _message_call(write: Write, change: MessageBegun | MessageEnded) -> statements.Call:
     name = "message_begin" if isinstance(change, MessageBegun) else "message_end"
-    return call(name, **change._asdict(), head=write.head.seq, hash=write.head.hash)
+    return statements.call(name, **change._asdict(), head=write.head.seq, hash=write.head.hash)
 
 
-def arriving_calls(messages: Sequence[Message]) -> Sequence[Call]:
+def arriving_calls(messages: Sequence[Message]) -> Sequence[statements.Call]:
     """What adds messages of another database, each at the end of its chat."""
     if not messages:
         return ()
     chats = [message.chat for message in messages]
-    begun_at_us = numbers([message.begun_at_us for message in messages])
+    begun_at_us = statements.numbers([message.begun_at_us for message in messages])
     return (
-        call("chat_receive", chat=texts(chats), at_us=begun_at_us),
-        call("chat_lock", chats=texts(sorted(set(chats))), ending=texts([])),
-        *(call("message_receive", **arrival_values(message)) for message in messages),
+        statements.call("chat_receive", chat=statements.texts(chats), at_us=begun_at_us),
+        statements.call("chat_lock", chats=statements.texts(sorted(set(chats))), ending=statements.texts([])),
+        *(statements.call("message_receive", **arrival_values(message)) for message in messages),
     )
 
 
@@ -278,8 +291,8 @@ SETTLE_PARAMETERS = (
     *("warn_percent", "ids", "kinds"),
 )
 _PLACE_PARAMETERS = ("id", "head", "hash")
-assert QUERIES["scope_reserve"].parameters == (*_PLACE_PARAMETERS, *RESERVE_PARAMETERS)
-assert QUERIES["scope_settle"].parameters == (*_PLACE_PARAMETERS, *SETTLE_PARAMETERS)
+assert statements.QUERIES["scope_reserve"].parameters == (*_PLACE_PARAMETERS, *RESERVE_PARAMETERS)
+assert statements.QUERIES["scope_settle"].parameters == (*_PLACE_PARAMETERS, *SETTLE_PARAMETERS)
 
 
 class Charge(NamedTuple):
@@ -291,17 +304,18 @@ class Charge(NamedTuple):
     made: Reservation | None
     """The reservation, if the call begins."""
 
-    def behind(self, write: Write) -> Call:
+    def behind(self, write: Write) -> statements.Call:
         """The statement to send behind the events."""
         name = "scope_settle" if self.made is None else "scope_reserve"
-        return Call(
-            QUERIES[name], [text(write.run_id), number(write.head.seq), write.head.hash, *self.values]
+        return statements.Call(
+            statements.QUERIES[name],
+            [statements.text(write.run_id), statements.number(write.head.seq), write.head.hash, *self.values],
         )
 
-    def together(self, events: int, values: Sequence[bytes | None]) -> Call:
+    def together(self, events: int, values: Sequence[bytes | None]) -> statements.Call:
         """The statement that writes the events, too; `values` are those of `advance_alone`."""
         name = "run_settle_alone" if self.made is None else "run_reserve_alone"
-        return Call(advance_alone(events, name), [*values, *self.values])
+        return statements.Call(statements.advance_alone(events, name), [*values, *self.values])
 
 
 class OneTrip(msgspec.Struct):
@@ -350,18 +364,37 @@ def _reserving(write: Write, row: CallOpened, reserved: Reserved) -> Charge:
     scopes, joined, arrays = _scope_values(reserved.scopes)
     made = opened_reservation(write, row, scopes, amounts_of(reserved))
     key = key_of(made)
-    values = [text(limits.call_hash(key)), text(row.step), text(row.call), number(row.number)]
-    values += (number(made.token), joined, text(row.model), *map(number, made.reserved))
-    values += (number(reserved.is_priced), *arrays)
+    values = [
+        statements.text(limits.call_hash(key)),
+        statements.text(row.step),
+        statements.text(row.call),
+        statements.number(row.number),
+    ]
+    values += (
+        statements.number(made.token),
+        joined,
+        statements.text(row.model),
+        *map(statements.number, made.reserved),
+    )
+    values += (statements.number(reserved.is_priced), *arrays)
     return Charge(values, key, scopes, made)
 
 
 def _settling(write: Write, row: CallClosed, found: Reservation) -> Charge:
     key, (counted, used) = key_of(found), usage_of(write, row, found)
     _, _, arrays = _scope_values(found.scopes)
-    values = [*map(number, charged_for(row, found)), number(row.is_unknown), text(limits.call_hash(key))]
-    values += (*_usage_values(counted), number(used.input), number(used.output), number(used.cached))
-    values += (*map(number, found.reserved), number(WARN_PERCENT), *arrays)
+    values = [
+        *map(statements.number, charged_for(row, found)),
+        statements.number(row.is_unknown),
+        statements.text(limits.call_hash(key)),
+    ]
+    values += (
+        *_usage_values(counted),
+        statements.number(used.input),
+        statements.number(used.output),
+        statements.number(used.cached),
+    )
+    values += (*map(statements.number, found.reserved), statements.number(WARN_PERCENT), *arrays)
     return Charge(values, key, found.scopes, None)
 
 
@@ -369,10 +402,14 @@ def _settling(write: Write, row: CallClosed, found: Reservation) -> Charge:
 def _scope_values(wanted: tuple[str, ...]) -> tuple[tuple[str, ...], bytes, tuple[bytes, bytes]]:
     """Scopes in their order, as a reservation has them, and as arrays of their ids and kinds."""
     scopes = tuple(sorted(set(wanted)))
-    return scopes, text(limits.joined_scopes(scopes)), (texts(scopes), texts([*map(kind_of, scopes)]))
+    return (
+        scopes,
+        statements.text(limits.joined_scopes(scopes)),
+        (statements.texts(scopes), statements.texts([*map(kind_of, scopes)])),
+    )
 
 
 @lru_cache(maxsize=1_000)
 def _usage_values(key: UsageKey) -> tuple[bytes, ...]:
-    day, project, chat, _, pipeline, model = map(text, key)
-    return text(limits.usage_hash(key)), day, project, chat, pipeline, model
+    day, project, chat, _, pipeline, model = map(statements.text, key)
+    return statements.text(limits.usage_hash(key)), day, project, chat, pipeline, model

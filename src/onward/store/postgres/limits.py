@@ -29,22 +29,13 @@ from onward.store.limits import (
 )
 from onward.store.port.limits import Reservation, Scope, Spent, UsageKind, Warned
 from onward.store.port.log import Write
+from onward.store.postgres import statements
 from onward.store.postgres.calls import lock_calls
 from onward.store.postgres.leases import PostgresOwnership
 from onward.store.postgres.pool import Pool, Rows, Wire
-from onward.store.postgres.statements import (
-    BEGIN,
-    COMMIT,
-    ROLLBACK,
-    UNSYNCED,
-    Call,
-    call,
-    texts,
-    usage_statement,
-)
 from onward.store.transactions import Member
 
-NO_KEYS = {"run_ids": texts([]), "call_hashes": texts([])}
+NO_KEYS = {"run_ids": statements.texts([]), "call_hashes": statements.texts([])}
 
 
 class PostgresLimits:
@@ -59,34 +50,34 @@ class PostgresLimits:
         return await self._connections.use(lambda wire: _read_scopes(wire, scopes))
 
     async def list(self, *, limit: int) -> Sequence[Scope]:
-        return [limits.scope_of(row) for row in await self._ask(call("scope_list", limit=limit))]
+        return [limits.scope_of(row) for row in await self._ask(statements.call("scope_list", limit=limit))]
 
     async def change(self, scope: str, changes: Mapping[str, int | None]) -> Scope:
         return await self._connections.use(lambda wire: _change_limit(wire, scope, changes))
 
     async def usage(self, by: UsageKind, *, limit: int) -> Sequence[Spent]:
-        asked = usage_statement(limits.usage_column(by)).call(by=by.value, limit=limit)
+        asked = statements.usage_statement(limits.usage_column(by)).call(by=by.value, limit=limit)
         return [limits.spent_of(row) for row in await self._ask(asked)]
 
     async def reservations(self, run_id: str) -> Sequence[Reservation]:
-        found = await self._ask(call("reservation_read", run_id=run_id))
+        found = await self._ask(statements.call("reservation_read", run_id=run_id))
         return sorted(map(limits.reservation_of, found), key=key_of)
 
     async def abandoned(self, scope: str) -> Sequence[str]:
-        found = await self._ask(call("reservation_held", now_us=self._ownership.now_us()))
+        found = await self._ask(statements.call("reservation_held", now_us=self._ownership.now_us()))
         return limits.abandoned_runs(found, scope, self._ownership.is_alive)
 
     def take_warnings(self, run_id: str) -> Sequence[Warned]:
         return self._warnings.pop(run_id, ())
 
-    async def _ask(self, asked: Call) -> Rows:
+    async def _ask(self, asked: statements.Call) -> Rows:
         (found,) = await self._connections.use(lambda wire: wire.run(asked))
         return found
 
 
 async def _read_scopes(wire: Wire, scopes: Sequence[str]) -> Sequence[Scope]:
     wanted = {*scopes, *map(kind_of, scopes)}
-    (found,) = await wire.run(call("scope_find", ids=texts(sorted(wanted))))
+    (found,) = await wire.run(statements.call("scope_find", ids=statements.texts(sorted(wanted))))
     there = {row[0]: limits.scope_of(row) for row in found}
     return [there.get(id) or _new_scope(id, there.get(kind_of(id))) for id in scopes]
 
@@ -96,11 +87,15 @@ def _new_scope(id: str, default: Scope | None) -> Scope:
 
 
 async def _change_limit(wire: Wire, scope: str, changes: Mapping[str, int | None]) -> Scope:
-    made = call("scope_make", ids=texts([scope]), kinds=texts([kind_of(scope)]))
+    made = statements.call(
+        "scope_make", ids=statements.texts([scope]), kinds=statements.texts([kind_of(scope)])
+    )
     await wire.run(made)
-    _, (found,) = await wire.run(BEGIN, call("scope_lock", ids=texts([scope]), **NO_KEYS))
+    _, (found,) = await wire.run(
+        statements.BEGIN, statements.call("scope_lock", ids=statements.texts([scope]), **NO_KEYS)
+    )
     changed = limits.changed_limit(limits.scope_of(found), changes)
-    await wire.run(call("scope_limit", **limits.limit_parameters(changed)), COMMIT)
+    await wire.run(statements.call("scope_limit", **limits.limit_parameters(changed)), statements.COMMIT)
     (after,) = await _read_scopes(wire, [scope])
     return after
 
@@ -161,9 +156,9 @@ async def lock_ledger(wire: Wire, members: Sequence[Member], known: set[str]) ->
             return locked
         known.difference_update(missing)  # one went with its run
         if not is_ours:
-            await wire.run(call("scope_make", **_scope_parameters(missing)))
+            await wire.run(statements.call("scope_make", **_scope_parameters(missing)))
         else:
-            await wire.run(ROLLBACK)
+            await wire.run(statements.ROLLBACK)
 
 
 async def _lock_once(
@@ -172,16 +167,18 @@ async def _lock_once(
     """`writes` are those of the members that are charged; of the others, runs and chats are locked, too."""
     keys = [key for write in writes for key in keys_closed(write)]
     named = {
-        "run_ids": texts([key.run_id for key in keys]),
-        "call_hashes": texts([limits.call_hash(key) for key in keys]),
+        "run_ids": statements.texts([key.run_id for key in keys]),
+        "call_hashes": statements.texts([limits.call_hash(key) for key in keys]),
     }
-    begin = (BEGIN,) if is_ours else ()
+    begin = (statements.BEGIN,) if is_ours else ()
     answers = await wire.run(
         *begin,
-        call("place_lock", ids=texts(sorted({member.write.run_id for member in members}))),
+        statements.call(
+            "place_lock", ids=statements.texts(sorted({member.write.run_id for member in members}))
+        ),
         *lock_calls([member.write for member in members if member.write.calls]),
-        call("reservation_find", **named),
-        call("scope_lock", ids=texts(wanted), **named),
+        statements.call("reservation_find", **named),
+        statements.call("scope_lock", ids=statements.texts(wanted), **named),
     )
     places, (open_, scopes) = answers[len(begin)], answers[-2:]
     made = [limits.reservation_of(row) for row in open_]
@@ -196,24 +193,27 @@ async def _make_scopes(wire: Wire, missing: Sequence[str], known: set[str]) -> N
     if not missing:
         return
     # Whatever is charged there is synced later, and this with it.
-    await wire.run(UNSYNCED, call("scope_make", **_scope_parameters(missing)))
+    await wire.run(statements.UNSYNCED, statements.call("scope_make", **_scope_parameters(missing)))
     if len(known) >= KNOWN_MAX:
         known.clear()
     known.update(missing)
 
 
 def _scope_parameters(scopes: Sequence[str]) -> dict[str, Any]:
-    return {"ids": texts(scopes), "kinds": texts([kind_of(scope) for scope in scopes])}
+    return {"ids": statements.texts(scopes), "kinds": statements.texts([kind_of(scope) for scope in scopes])}
 
 
-def ledger_calls(ledger: Ledger) -> Sequence[Call]:
+def ledger_calls(ledger: Ledger) -> Sequence[statements.Call]:
     """Store what has changed."""
-    calls = [call("scope_charge", **limits.charge_parameters(one)) for one in ledger.changed.values()]
-    calls += [
-        call("reservation_put", **limits.reservation_parameters(one)) for one in ledger.written.values()
+    calls = [
+        statements.call("scope_charge", **limits.charge_parameters(one)) for one in ledger.changed.values()
     ]
     calls += [
-        call("usage_add", **limits.usage_parameters(key, used))
+        statements.call("reservation_put", **limits.reservation_parameters(one))
+        for one in ledger.written.values()
+    ]
+    calls += [
+        statements.call("usage_add", **limits.usage_parameters(key, used))
         for key, used in summed_usage(ledger.used).items()
     ]
     return calls

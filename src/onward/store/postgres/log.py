@@ -11,31 +11,13 @@ from functools import partial
 
 import msgspec
 
-from onward.errors import (
-    HistoryCorrupt,
-    LeaseLost,
-    RunNotFound,
-    RunUnreadable,
-    StaleHistory,
-    StoreCorrupt,
-    StoreError,
-)
+from onward import errors
 from onward.store import rows
 from onward.store.limits import note_warnings
 from onward.store.owner import content_missing, key_occupied, run_exists
+from onward.store.port import log as logs
 from onward.store.port.leases import Lease
 from onward.store.port.limits import Warned
-from onward.store.port.log import (
-    TAIL_MAX,
-    Controlled,
-    Decide,
-    DecideLoaded,
-    Held,
-    Loaded,
-    StoredEvent,
-    TakeFilter,
-    Write,
-)
 from onward.store.postgres.calls import (
     ALONE_EVENTS_MAX,
     ARRAYS,
@@ -94,15 +76,15 @@ class PostgresLog:
         self._group: GroupCommit[Member] = GroupCommit(partial(self._commit, appending))
         self._charging: GroupCommit[Member] = GroupCommit(partial(self._commit, charging))
 
-    async def create(self, write: Write, append_id: str | None = None) -> None:
+    async def create(self, write: logs.Write, append_id: str | None = None) -> None:
         await self._group.add(Member(write, None, append_id))
         self._ownership.note(write)
 
-    async def append(self, write: Write, lease: Lease) -> None:
+    async def append(self, write: logs.Write, lease: Lease) -> None:
         member = Member(write, lease[1:])
         try:
             await (self._charging if is_charged(member) else self._group).add(member)
-        except LeaseLost:
+        except errors.LeaseLost:
             self._ownership.runs.pop(write.run_id, None)
             raise
         if write.row is not None:
@@ -111,7 +93,9 @@ class PostgresLog:
     async def _commit(self, pool: Pool, group: Sequence[Member]) -> Sequence[Exception | None]:
         return await pool.use(lambda wire: self._writer.commit(wire, group))
 
-    async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
+    async def control(
+        self, run_id: str, *, since: int, append_id: str, decide: logs.Decide
+    ) -> logs.Controlled:
         answer, write = await self._connections.use(
             lambda wire: self._control(wire, run_id, since, append_id, decide)
         )
@@ -120,8 +104,8 @@ class PostgresLog:
         return answer
 
     async def _control(
-        self, wire: Wire, run_id: str, since: int, append_id: str, decide: Decide
-    ) -> tuple[Controlled, Write | None]:
+        self, wire: Wire, run_id: str, since: int, append_id: str, decide: logs.Decide
+    ) -> tuple[logs.Controlled, logs.Write | None]:
         asker = self._ownership.owner
         _, found, noted, own = await wire.run(
             BEGIN,
@@ -130,33 +114,35 @@ class PostgresLog:
             events_call(run_id, since),
         )
         if not found:
-            raise RunNotFound(run_id)
+            raise errors.RunNotFound(run_id)
         head, hash_, status, owner, token, is_expired = found[0]
         position = rows.position_of(run_id, head, hash_)
         if noted:
             if owner == asker:
                 self._ownership.runs[run_id] = token  # a claim of ours whose reply was lost
-            return Controlled(position, is_repeat=True, answered=noted[0][0]), None
+            return logs.Controlled(position, is_repeat=True, answered=noted[0][0]), None
         holder = rows.holder_of(owner, token, is_expired, self._ownership.is_alive)
-        held = Held(position, rows.status_of(status, f"run {run_id!r}"), holder, asker)
+        held = logs.Held(position, rows.status_of(status, f"run {run_id!r}"), holder, asker)
         is_whole = head <= since or (own and own[0][1] == since + 1)  # else the rest is in a parent's log
         write = decide(
             held, await (with_values(wire, own) if is_whole else read_records(wire, run_id, since))
         )
         if write is None:
-            return Controlled(position), None
+            return logs.Controlled(position), None
         (refusal,) = await self._writer.write(wire, [Member(write, (owner, token), append_id)], COMMIT)
         if refusal is not None:
             raise refusal
-        return Controlled(write.head), write
+        return logs.Controlled(write.head), write
 
-    async def take(self, wanted: TakeFilter, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+    async def take(
+        self, wanted: logs.TakeFilter, *, fold_version: int, decide: logs.DecideLoaded
+    ) -> logs.Controlled | None:
         locked: list[str] = []
         try:
             answer, write = await self._connections.use(
                 lambda wire: self._take(wire, wanted, fold_version, decide, locked)
             )
-        except StoreError as error:
+        except errors.StoreError as error:
             error.run_id = locked[-1] if locked else None
             raise
         if write is not None:
@@ -164,8 +150,13 @@ class PostgresLog:
         return answer
 
     async def _take(
-        self, wire: Wire, wanted: TakeFilter, fold_version: int, decide: DecideLoaded, locked: list[str]
-    ) -> tuple[Controlled | None, Write | None]:
+        self,
+        wire: Wire,
+        wanted: logs.TakeFilter,
+        fold_version: int,
+        decide: logs.DecideLoaded,
+        locked: list[str],
+    ) -> tuple[logs.Controlled | None, logs.Write | None]:
         locked.clear()
         try:
             run_id = await find_due(wire, wanted, self._ownership.now_us())
@@ -177,24 +168,24 @@ class PostgresLog:
         locked.append(run_id)
         try:
             loaded = await self._load(wire, run_id, fold_version, wanted.known_of(run_id))
-        except (HistoryCorrupt, StoreCorrupt) as error:
-            raise RunUnreadable(run_id, error) from error
+        except (errors.HistoryCorrupt, errors.StoreCorrupt) as error:
+            raise errors.RunUnreadable(run_id, error) from error
         assert loaded is not None  # it was found, and locked, in the same transaction
         row = loaded.row
-        write = decide(Held(loaded.position, row.status, loaded.holder, self._ownership.owner), loaded)
+        write = decide(logs.Held(loaded.position, row.status, loaded.holder, self._ownership.owner), loaded)
         if write is None:
-            return Controlled(loaded.position), None
+            return logs.Controlled(loaded.position), None
         (refusal,) = await self._writer.write(wire, [Member(write, (row.owner, row.token))], COMMIT)
         if refusal is not None:
             raise refusal
-        return Controlled(write.head), write
+        return logs.Controlled(write.head), write
 
-    async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
+    async def load(self, run_id: str, *, fold_version: int) -> logs.Loaded | None:
         return await self._connections.use(lambda wire: self._load(wire, run_id, fold_version))
 
     async def _load(
         self, wire: Wire, run_id: str, fold_version: int, known: int | None = None
-    ) -> Loaded | None:
+    ) -> logs.Loaded | None:
         # The snapshot first: read later, it could be of an event that the row does not know yet.
         asked = [] if known is not None else [snapshot_call(run_id, UNLIMITED, fold_version)]
         asked.append(call("run_get", id=run_id, now_us=self._ownership.now_us()))
@@ -213,11 +204,11 @@ class PostgresLog:
                 rows.snapshot_of(kept[0]) if kept else await inherited_snapshot(wire, row, fold_version)
             )
         after = known or (snapshot.seq if snapshot else 0)
-        is_cut, is_due = position.seq - after > TAIL_MAX, bool(found[0][-2])
+        is_cut, is_due = position.seq - after > logs.TAIL_MAX, bool(found[0][-2])
         tail = () if is_cut else await read_tail(wire, run_id, after, position.seq, own)
-        return Loaded(row, position, listed.holder, snapshot, tail, is_cut, is_due)
+        return logs.Loaded(row, position, listed.holder, snapshot, tail, is_cut, is_due)
 
-    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[StoredEvent]:
+    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[logs.StoredEvent]:
         return await self._connections.use(lambda wire: read_records(wire, run_id, after, limit=limit))
 
 
@@ -385,21 +376,21 @@ def is_fork(member: Member) -> bool:
     return member.held is None and member.write.row is not None and member.write.row.parent is not None
 
 
-async def is_orphan(wire: Wire, write: Write) -> bool:
+async def is_orphan(wire: Wire, write: logs.Write) -> bool:
     """A fork stands on an event that its parent really has; once there, it is there for ever."""
     assert write.row is not None
     below = await read_records(wire, write.row.parent or "", write.after.seq - 1, limit=1)
     return not below or (below[0].seq, below[0].hash) != write.after
 
 
-async def refusal_of(wire: Wire, write: Write, error: ServerError) -> Exception | None:
+async def refusal_of(wire: Wire, write: logs.Write, error: ServerError) -> Exception | None:
     """What an error of the server means for the only write that it is about; None if it is no refusal."""
     if error.sqlstate == CONTENT_MISSING:
         return content_missing(write.run_id)
     return await _occupied(wire, write) if error.constraint == KEY_IN_USE else None
 
 
-async def _occupied(wire: Wire, write: Write) -> Exception:
+async def _occupied(wire: Wire, write: logs.Write) -> Exception:
     """An exclusive key belongs to one held run; naming the holder beats a broken index."""
     assert write.row is not None
     assert write.row.exclusive_key is not None
@@ -427,7 +418,7 @@ async def why_refused(wire: Wire, member: Member, orphans: Sequence[str]) -> Exc
         if await _is_there(wire, member):
             return None
         if write.run_id in orphans and write.row is not None:
-            return RunNotFound(write.row.parent or "")
+            return errors.RunNotFound(write.row.parent or "")
         return run_exists(write.run_id)
     written, found = await wire.run(
         call("event_hash", run_id=write.run_id, seq=write.head.seq),
@@ -436,8 +427,8 @@ async def why_refused(wire: Wire, member: Member, orphans: Sequence[str]) -> Exc
     if written and written[0][0] == write.head.hash:
         return None
     if not found:
-        return RunNotFound(write.run_id)
+        return errors.RunNotFound(write.run_id)
     row = rows.run_row(found[0])
     if (row.owner, row.token) != member.held:
-        return LeaseLost(write.run_id, member.held[1])
-    return StaleHistory(write.run_id, write.after.seq)
+        return errors.LeaseLost(write.run_id, member.held[1])
+    return errors.StaleHistory(write.run_id, write.after.seq)

@@ -12,19 +12,10 @@ from onward.model.row import MessageState
 from onward.store import message_rows, rows
 from onward.store.message_rows import JudgedFlush, LockedMessage, chat_of, intake_of, intake_values
 from onward.store.port.messages import FREE_MAX, READ_MAX, ChatRow, Flushed, Growth, MessageQuery
+from onward.store.postgres import statements
 from onward.store.postgres.calls import arriving_calls, blob_call
 from onward.store.postgres.pool import Pool, Rows, Wire
 from onward.store.postgres.read import read_blobs
-from onward.store.postgres.statements import (
-    BEGIN,
-    BEGIN_LOOKING,
-    COMMIT,
-    Call,
-    call,
-    filtered_call,
-    numbers,
-    texts,
-)
 
 
 class PostgresMessages:
@@ -39,15 +30,17 @@ class PostgresMessages:
     async def say(self, message: Message, content: bytes) -> None:
         assert message.content is not None
         kept = blob_call(message.content, content, message.begun_at_us)
-        await self._connections.use(lambda wire: wire.run(BEGIN, *arriving_calls([message]), kept, COMMIT))
+        await self._connections.use(
+            lambda wire: wire.run(statements.BEGIN, *arriving_calls([message]), kept, statements.COMMIT)
+        )
 
     async def read(self, chat: str, *, after: int, limit: int = READ_MAX) -> Sequence[Heard]:
         async def read(wire: Wire) -> Sequence[Heard]:
             # Of one moment: what is tidied in between would be missed, or come twice.
             _, found, gone = await wire.run(
-                BEGIN_LOOKING,
-                call("chunk_read", chat=chat, after=after, limit=limit),
-                call("message_resets", chat=chat, after=after, limit=limit),
+                statements.BEGIN_LOOKING,
+                statements.call("chunk_read", chat=chat, after=after, limit=limit),
+                statements.call("message_resets", chat=chat, after=after, limit=limit),
             )
             contents = await read_blobs(wire, [columns[-1] for columns in gone])
             chunks = [message_rows.chunk_of(columns) for columns in found]
@@ -56,11 +49,15 @@ class PostgresMessages:
         return await self._connections.use(read)
 
     async def positions(self, chats: Sequence[str]) -> Mapping[str, int]:
-        return dict(await self._ask(call("chat_positions", chats=texts(chats))))
+        return dict(await self._ask(statements.call("chat_positions", chats=statements.texts(chats))))
 
     async def list(self, query: MessageQuery) -> Sequence[Message]:
         name, values = message_rows.message_listing(query)
-        asked = call("message_named", ids=texts(query.ids)) if query.ids else call(name, **values)
+        asked = (
+            statements.call("message_named", ids=statements.texts(query.ids))
+            if query.ids
+            else statements.call(name, **values)
+        )
         return rows.sound(await self._ask(asked), message_rows.message_of)
 
     async def content(self, message: str) -> Sequence[Part] | None:
@@ -72,16 +69,18 @@ class PostgresMessages:
     async def tidy(self, *, before_us: int, limit: int) -> int:
         return await self._connections.use(lambda wire: _tidy(wire, before_us, limit))
 
-    async def _ask(self, asked: Call) -> Rows:
+    async def _ask(self, asked: statements.Call) -> Rows:
         (found,) = await self._connections.use(lambda wire: wire.run(asked))
         return found
 
 
 async def _flush(wire: Wire, batch: Sequence[Growth], at_us: int) -> Sequence[Flushed]:
-    ids = texts(sorted({growth.message for growth in batch}))
-    chats = texts(sorted({growth.chat for growth in batch}))
+    ids = statements.texts(sorted({growth.message for growth in batch}))
+    chats = statements.texts(sorted({growth.chat for growth in batch}))
     _, locked, seen = await wire.run(
-        BEGIN, call("message_lock", chats=chats, ids=ids), call("message_look", ids=ids)
+        statements.BEGIN,
+        statements.call("message_lock", chats=chats, ids=ids),
+        statements.call("message_look", ids=ids),
     )
     found = {columns[0]: LockedMessage(*columns[1:]) for columns in locked}
     streaming = {(id, run_id, token) for id, run_id, state, token in seen if state == MessageState.STREAMING}
@@ -93,65 +92,77 @@ async def _flush(wire: Wire, batch: Sequence[Growth], at_us: int) -> Sequence[Fl
         else judged.add(growth, found.get(growth.message))
         for growth in batch
     ]
-    await wire.run(*_growing(judged, at_us), COMMIT)
+    await wire.run(*_growing(judged, at_us), statements.COMMIT)
     return answers
 
 
-def _growing(judged: JudgedFlush, at_us: int) -> Sequence[Call]:
+def _growing(judged: JudgedFlush, at_us: int) -> Sequence[statements.Call]:
     if not judged.chunks:
         return ()
     chat, position, message, index, kind, text = zip(*judged.chunks, strict=True)
     return (
-        call(
+        statements.call(
             "chunk_insert",
-            chat=numbers(chat),
-            position=numbers(position),
-            message=numbers(message),
-            index=numbers(index),
-            kind=texts(kind),
-            text=texts(text),
+            chat=statements.numbers(chat),
+            position=statements.numbers(position),
+            message=statements.numbers(message),
+            index=statements.numbers(index),
+            kind=statements.texts(kind),
+            text=statements.texts(text),
         ),
-        call(
+        statements.call(
             "message_move",
-            n=numbers([*judged.messages]),
-            next_index=numbers([*judged.messages.values()]),
+            n=statements.numbers([*judged.messages]),
+            next_index=statements.numbers([*judged.messages.values()]),
             at_us=at_us,
         ),
-        call("chat_move", n=numbers([*judged.chats]), position=numbers([*judged.chats.values()])),
+        statements.call(
+            "chat_move",
+            n=statements.numbers([*judged.chats]),
+            position=statements.numbers([*judged.chats.values()]),
+        ),
     )
 
 
 async def _content(wire: Wire, message: str) -> Sequence[Part] | None:
-    _, found = await wire.run(BEGIN_LOOKING, call("message_get", id=message))
+    _, found = await wire.run(statements.BEGIN_LOOKING, statements.call("message_get", id=message))
     if not found:
         return None
     n, name = found[0]
     if name is not None:
         return message_rows.unsealed_content((await read_blobs(wire, (name,))).get(name))
-    (chunks,) = await wire.run(call("message_chunks", n=n))
+    (chunks,) = await wire.run(statements.call("message_chunks", n=n))
     return message_rows.parts_of(chunks)
 
 
 async def _seal(wire: Wire, at_us: int, limit: int) -> int:
-    _, found = await wire.run(BEGIN, call("message_unsealed", limit=limit))
-    texts_of = await wire.run(*(call("message_chunks", n=columns[0]) for columns in found))
+    _, found = await wire.run(statements.BEGIN, statements.call("message_unsealed", limit=limit))
+    texts_of = await wire.run(*(statements.call("message_chunks", n=columns[0]) for columns in found))
     sealed = [message_rows.sealed_content(message_rows.parts_of(chunks)) for chunks in texts_of]
     await wire.run(
         *(blob_call(name, content, at_us) for name, content in sorted(dict(sealed).items())),
-        *(call("message_seal", n=n, content=name) for (n,), (name, _) in zip(found, sealed, strict=True)),
-        COMMIT,
+        *(
+            statements.call("message_seal", n=n, content=name)
+            for (n,), (name, _) in zip(found, sealed, strict=True)
+        ),
+        statements.COMMIT,
     )
     return len(found)
 
 
 async def _tidy(wire: Wire, before_us: int, limit: int) -> int:
-    _, found = await wire.run(BEGIN, call("message_untidied", before_us=before_us, limit=limit))
+    _, found = await wire.run(
+        statements.BEGIN, statements.call("message_untidied", before_us=before_us, limit=limit)
+    )
     calls = [
         asked
         for n, chat, first, last in found
-        for asked in (call("chunk_tidy", n=n, chat=chat, first=first, last=last), call("message_tidy", n=n))
+        for asked in (
+            statements.call("chunk_tidy", n=n, chat=chat, first=first, last=last),
+            statements.call("message_tidy", n=n),
+        )
     ]
-    await wire.run(*calls, COMMIT)
+    await wire.run(*calls, statements.COMMIT)
     return len(found)
 
 
@@ -165,31 +176,35 @@ class PostgresIntakes:
         return await self._connections.use(lambda wire: _put_intake(wire, message, content, intake))
 
     async def find(self, message: str) -> Intake | None:
-        found = await self._ask(call("intake_get", message=message))
+        found = await self._ask(statements.call("intake_get", message=message))
         return intake_of(found[0]) if found else None
 
     async def list(self, chat: str, *, is_open: bool, limit: int) -> Sequence[Intake]:
         name = "intake_open" if is_open else "intake_of_chat"
-        return rows.sound(await self._ask(call(name, chat=chat, limit=limit)), intake_of)
+        return rows.sound(await self._ask(statements.call(name, chat=chat, limit=limit)), intake_of)
 
     async def free(
         self, *, chat: str | None = None, after: int = 0, limit: int = FREE_MAX
     ) -> Sequence[Intake]:
         given: dict[str, str | int] = {"after": after} if chat is None else {"after": after, "chat": chat}
-        return rows.sound(await self._ask(filtered_call("intake_free", given, limit=limit)), intake_of)
+        return rows.sound(
+            await self._ask(statements.filtered_call("intake_free", given, limit=limit)), intake_of
+        )
 
     async def note(self, message: str, *, seen: str, behind: str, reading: str) -> bool:
-        noted = call("intake_note", message=message, seen=seen, behind=behind, reading=reading)
+        noted = statements.call("intake_note", message=message, seen=seen, behind=behind, reading=reading)
         return bool(await self._ask(noted))
 
     async def begin(self, message: str, *, seen: str, turn: int, run_id: str, reading: str) -> bool:
-        asked = call("intake_begin", message=message, seen=seen, turn=turn, run_id=run_id, reading=reading)
+        asked = statements.call(
+            "intake_begin", message=message, seen=seen, turn=turn, run_id=run_id, reading=reading
+        )
         return bool(await self._ask(asked))
 
     async def settle(
         self, message: str, *, outcome: IntakeOutcome, run_id: str, notice: str, reading: str, at_us: int
     ) -> bool:
-        asked = call(
+        asked = statements.call(
             "intake_settle",
             message=message,
             outcome=outcome.value,
@@ -201,14 +216,14 @@ class PostgresIntakes:
         return bool(await self._ask(asked))
 
     async def find_chat(self, chat: str) -> ChatRow | None:
-        found = await self._ask(call("chat_get", chat=chat))
+        found = await self._ask(statements.call("chat_get", chat=chat))
         return chat_of(found[0]) if found else None
 
     async def list_chats(self, *, before: int | None, limit: int) -> Sequence[ChatRow]:
         given = {} if before is None else {"before": before}
-        return rows.sound(await self._ask(filtered_call("chat_list", given, limit=limit)), chat_of)
+        return rows.sound(await self._ask(statements.filtered_call("chat_list", given, limit=limit)), chat_of)
 
-    async def _ask(self, asked: Call) -> Rows:
+    async def _ask(self, asked: statements.Call) -> Rows:
         (found,) = await self._connections.use(lambda wire: wire.run(asked))
         return found
 
@@ -217,12 +232,12 @@ async def _put_intake(wire: Wire, message: Message, content: bytes, intake: Inta
     assert message.content is not None
     kept = blob_call(message.content, content, message.begun_at_us)
     *_, found, _ = await wire.run(
-        BEGIN,
+        statements.BEGIN,
         *arriving_calls([message]),
         kept,
-        call("intake_put", **intake_values(intake)),
-        call("chat_project", chat=intake.chat, project=intake.project),
-        call("intake_get", message=intake.message),
-        COMMIT,
+        statements.call("intake_put", **intake_values(intake)),
+        statements.call("chat_project", chat=intake.chat, project=intake.project),
+        statements.call("intake_get", message=intake.message),
+        statements.COMMIT,
     )
     return intake_of(found[0])

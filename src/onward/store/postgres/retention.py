@@ -12,18 +12,8 @@ from onward.model.chat import chat_of_run
 from onward.model.values import INTEGER_MAX
 from onward.store import rows, transactions
 from onward.store.owner import content_missing
+from onward.store.port import retention
 from onward.store.port.log import content_named
-from onward.store.port.retention import (
-    Added,
-    Arrival,
-    Expiry,
-    Filling,
-    Kin,
-    NewSource,
-    RegisteredPipeline,
-    RegisteredVersion,
-    Swept,
-)
 from onward.store.postgres.calls import (
     CONTENT_MISSING,
     arriving_calls,
@@ -57,7 +47,7 @@ class PostgresBlobs:
         calls = [blob_call(name, blobs[name], at_us) for name in sorted(blobs)]
         await self._connections.use(lambda wire: wire.run(*calls))
 
-    async def sweep(self, before_us: int, limit: int) -> Swept:
+    async def sweep(self, before_us: int, limit: int) -> retention.Swept:
         return await transactions.sweep(self, before_us, limit)
 
     async def unused(self, before_us: int, limit: int) -> Sequence[str]:
@@ -69,11 +59,11 @@ class PostgresBlobs:
         marking = call("blob_mark", hashes=texts(names), before_us=before_us, mark=mark)
         await self._connections.use(lambda wire: wire.run(marking))
 
-    async def delete(self, names: Sequence[str], *, mark: int) -> Swept:
+    async def delete(self, names: Sequence[str], *, mark: int) -> retention.Swept:
         calls = [call("blob_delete", hash=name, mark=mark) for name in names]
         answers = await self._connections.use(lambda wire: wire.run(*calls))
         sizes = [columns[0] for found in answers for columns in found]
-        return Swept(len(sizes), sum(sizes))
+        return retention.Swept(len(sizes), sum(sizes))
 
 
 class PostgresPipelines:
@@ -82,7 +72,7 @@ class PostgresPipelines:
     def __init__(self, connections: Pool) -> None:
         self._connections = connections
 
-    async def add(self, new: NewSource, *, at_us: int, enables: bool = True) -> Added:
+    async def add(self, new: retention.NewSource, *, at_us: int, enables: bool = True) -> retention.Added:
         name, hash, by = new.name, new.hash, new.by
         *_, version, pipeline, _ = await self._ask(
             BEGIN,
@@ -94,33 +84,37 @@ class PostgresPipelines:
             call("pipeline_find", pipeline=name),
             COMMIT,
         )
-        return Added(RegisteredPipeline(*pipeline[0]), RegisteredVersion(*version[0]))
+        return retention.Added(
+            retention.RegisteredPipeline(*pipeline[0]), retention.RegisteredVersion(*version[0])
+        )
 
-    async def enable(self, name: str, version: int, *, by: str, at_us: int) -> RegisteredPipeline | None:
+    async def enable(
+        self, name: str, version: int, *, by: str, at_us: int
+    ) -> retention.RegisteredPipeline | None:
         return await self._then_find(
             name, call("pipeline_enable", pipeline=name, version=version, by=by, at_us=at_us)
         )
 
-    async def remove(self, name: str, *, by: str, at_us: int) -> RegisteredPipeline | None:
+    async def remove(self, name: str, *, by: str, at_us: int) -> retention.RegisteredPipeline | None:
         return await self._then_find(name, call("pipeline_remove", pipeline=name, by=by, at_us=at_us))
 
-    async def find(self, name: str) -> RegisteredPipeline | None:
+    async def find(self, name: str) -> retention.RegisteredPipeline | None:
         return await self._then_find(name)
 
-    async def list(self, *, after: str = "", limit: int) -> Sequence[RegisteredPipeline]:
+    async def list(self, *, after: str = "", limit: int) -> Sequence[retention.RegisteredPipeline]:
         (found,) = await self._ask(call("pipeline_list", after=after, limit=limit))
-        return [RegisteredPipeline(*row) for row in found]
+        return [retention.RegisteredPipeline(*row) for row in found]
 
     async def versions(
         self, name: str, *, upto: int | None = None, limit: int
-    ) -> Sequence[RegisteredVersion]:
+    ) -> Sequence[retention.RegisteredVersion]:
         upto = INTEGER_MAX if upto is None else upto
         (found,) = await self._ask(call("pipeline_versions", pipeline=name, upto=upto, limit=limit))
-        return [RegisteredVersion(*row) for row in found]
+        return [retention.RegisteredVersion(*row) for row in found]
 
-    async def _then_find(self, name: str, *before: Call) -> RegisteredPipeline | None:
+    async def _then_find(self, name: str, *before: Call) -> retention.RegisteredPipeline | None:
         *_, found = await self._ask(*before, call("pipeline_find", pipeline=name))
-        return RegisteredPipeline(*found[0]) if found else None
+        return retention.RegisteredPipeline(*found[0]) if found else None
 
     async def _ask(self, *calls: Call) -> Sequence[Rows]:
         return await self._connections.use(lambda wire: wire.run(*calls))
@@ -132,19 +126,19 @@ class PostgresRetention:
     def __init__(self, connections: Pool) -> None:
         self._connections = connections
 
-    async def expired(self, expiry: Expiry) -> Sequence[Kin]:
+    async def expired(self, expiry: retention.Expiry) -> Sequence[retention.Kin]:
         statuses = texts([status.value for status in expiry.statuses])
         asked = call("run_expired", statuses=statuses, before_us=expiry.before_us, keep=expiry.keep)
         return await self._kin(asked)
 
-    async def attached(self) -> Sequence[Kin]:
+    async def attached(self) -> Sequence[retention.Kin]:
         return await self._kin(call("run_attached"))
 
-    async def _kin(self, asked: Call) -> Sequence[Kin]:
+    async def _kin(self, asked: Call) -> Sequence[retention.Kin]:
         (found,) = await self._connections.use(lambda wire: wire.run(asked))
         return [rows.kin_of(columns) for columns in found]
 
-    async def delete(self, runs: Sequence[Kin]) -> Sequence[str]:
+    async def delete(self, runs: Sequence[retention.Kin]) -> Sequence[str]:
         # What was asked over a connection that broke is asked again, so the answer is not which runs were
         # deleted but which are left.
         calls = [deletion for kin in runs for deletion in _deletions(kin)]
@@ -155,7 +149,7 @@ class PostgresRetention:
         return [kin.id for kin in runs if kin.id not in remaining]
 
 
-def _deletions(kin: Kin) -> Sequence[Call]:
+def _deletions(kin: retention.Kin) -> Sequence[Call]:
     first, behind = rows.keys_below(kin.id)
     return (
         call("run_delete", id=kin.id, head=kin.head),
@@ -174,10 +168,10 @@ class PostgresCarrying:
     def __init__(self, connections: Pool, writer: PostgresWriter) -> None:
         self._connections, self._writer = connections, writer
 
-    async def receive(self, arrival: Arrival) -> None:
+    async def receive(self, arrival: retention.Arrival) -> None:
         await self._connections.use(lambda wire: self._receive(wire, arrival))
 
-    async def _receive(self, wire: Wire, arrival: Arrival) -> None:
+    async def _receive(self, wire: Wire, arrival: retention.Arrival) -> None:
         write = arrival.write
         _, found = await wire.run(BEGIN, call("event_hash", run_id=write.run_id, seq=write.head.seq))
         if found and found[0][0] == write.head.hash:
@@ -213,14 +207,14 @@ class PostgresBackfill:
         (found,) = await self._connections.use(lambda wire: wire.run(call("backfill_read")))
         return [columns[0] for columns in found]
 
-    async def fill(self, filling: Filling) -> bool:
+    async def fill(self, filling: retention.Filling) -> bool:
         return await self._connections.use(lambda wire: _fill_in(wire, filling))
 
     async def skip(self, run_id: str) -> None:
         await self._connections.use(lambda wire: wire.run(call("backfill_delete", run_id=run_id)))
 
 
-async def _fill_in(wire: Wire, filling: Filling) -> bool:
+async def _fill_in(wire: Wire, filling: retention.Filling) -> bool:
     run_id, (seq, hash_) = filling.run_id, filling.position
     update = call("backfill_run", run_id=run_id, head=seq, hash=hash_, doubtful=filling.doubtful)
     _, moved = await wire.run(BEGIN, update)

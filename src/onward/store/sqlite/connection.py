@@ -20,16 +20,7 @@ from urllib.parse import quote
 import apsw
 import msgspec
 
-from onward.errors import (
-    SchemaInUse,
-    SchemaTooNew,
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreIO,
-    StoreReadOnly,
-    StoreUnavailable,
-)
+from onward import errors
 from onward.store.owner import owner_label
 from onward.store.queries import needs_no_holders
 from onward.store.sqlite.presence import CAUSES, is_owner_alive, workers_of
@@ -84,7 +75,7 @@ def _prepare(db: apsw.Connection, path: str) -> None:
 def _prepare_to_read(db: apsw.Connection, path: str) -> None:
     found = checked_schema(db, path)
     if found < NEWEST:
-        raise StoreReadOnly(
+        raise errors.StoreReadOnly(
             f"{path} has schema {found}, this version reads schema {NEWEST}, and it cannot be brought up "
             "to date where it cannot be written; open it once where it can be, or copy it there."
         )
@@ -111,7 +102,7 @@ def _check_library() -> None:
     found = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if found < LIBRARY_MIN:
         wanted = ".".join(map(str, LIBRARY_MIN))
-        raise StoreUnavailable(
+        raise errors.StoreUnavailable(
             f"SQLite {apsw.sqlite_lib_version()} can corrupt a WAL database; install apsw >= {wanted}."
         )
 
@@ -124,16 +115,18 @@ def _check_file(path: str) -> None:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         found = os.lstat(path)
     except OSError as error:
-        cause = CAUSES.get(error.errno, StoreUnavailable)
+        cause = CAUSES.get(error.errno, errors.StoreUnavailable)
         raise cause(f"cannot create {path}: {error.strerror}; choose another --db.") from None
     if stat.S_ISLNK(found.st_mode):
-        raise StoreUnavailable(f"{path} is a symbolic link; name the database file itself with --db.")
+        raise errors.StoreUnavailable(f"{path} is a symbolic link; name the database file itself with --db.")
     if not stat.S_ISREG(found.st_mode):
-        raise StoreUnavailable(f"{path} is not a file; name a database file with --db.")
+        raise errors.StoreUnavailable(f"{path} is not a file; name a database file with --db.")
     if found.st_uid != os.getuid() and not (is_fixed(path) and not os.access(path, os.W_OK)):
-        raise StoreUnavailable(f"{path} belongs to another user; choose a database of your own with --db.")
+        raise errors.StoreUnavailable(
+            f"{path} belongs to another user; choose a database of your own with --db."
+        )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise StoreUnavailable(f"{path} can be written by others; run `chmod 600 {path}` first.")
+        raise errors.StoreUnavailable(f"{path} can be written by others; run `chmod 600 {path}` first.")
     _follow_permissions(path, found.st_mode)
 
 
@@ -160,38 +153,42 @@ def _make_directory(directory: str) -> None:
         os.close(descriptor)
 
 
-_KINDS: tuple[tuple[type[apsw.Error], type[StoreError], str], ...] = (
+_KINDS: tuple[tuple[type[apsw.Error], type[errors.StoreError], str], ...] = (
     (
         apsw.FullError,
-        StoreFull,
+        errors.StoreFull,
         "there is no space left for {path}; nothing acknowledged is lost, free some space and resume",
     ),
     (
         apsw.ReadOnlyError,
-        StoreReadOnly,
+        errors.StoreReadOnly,
         "{path} cannot be written; check the file's and directory's permissions",
     ),
-    (apsw.CantOpenError, StoreUnavailable, "{path} cannot be opened; check the path and its permissions"),
-    (apsw.NotADBError, StoreCorrupt, "{path} is not a SQLite database; name another file with --db"),
-    (apsw.CorruptError, StoreCorrupt, "{path} is damaged; keep it, and restore a backup"),
-    (apsw.BusyError, StoreUnavailable, "{path} stayed locked by another process; try again"),
-    (apsw.LockedError, StoreUnavailable, "{path} stayed locked by another process; try again"),
+    (
+        apsw.CantOpenError,
+        errors.StoreUnavailable,
+        "{path} cannot be opened; check the path and its permissions",
+    ),
+    (apsw.NotADBError, errors.StoreCorrupt, "{path} is not a SQLite database; name another file with --db"),
+    (apsw.CorruptError, errors.StoreCorrupt, "{path} is damaged; keep it, and restore a backup"),
+    (apsw.BusyError, errors.StoreUnavailable, "{path} stayed locked by another process; try again"),
+    (apsw.LockedError, errors.StoreUnavailable, "{path} stayed locked by another process; try again"),
     (
         apsw.IOError,
-        StoreIO,
+        errors.StoreIO,
         "the disk failed while {path} was in use; nothing acknowledged is lost; check its free space",
     ),
 )
 
 
-def translate(path: str, error: apsw.Error | UnicodeDecodeError) -> StoreError:
+def translate(path: str, error: apsw.Error | UnicodeDecodeError) -> errors.StoreError:
     """Our error for one of SQLite's, by its code; text that is none was damaged on the disk."""
     if isinstance(error, UnicodeDecodeError):
         error = apsw.CorruptError(str(error))
     for kind, ours, sentence in _KINDS:
         if isinstance(error, kind):
             return ours(f"{sentence.format(path=path)} ({error}).")
-    return StoreIO(f"SQLite failed on {path}: {error}.")
+    return errors.StoreIO(f"SQLite failed on {path}: {error}.")
 
 
 @contextlib.contextmanager
@@ -217,7 +214,7 @@ def connect_fixed(path: str) -> apsw.Connection:
     if not stamp.has_log:
         return apsw.Connection(f"file:{quote(os.path.abspath(path))}?immutable=1", flags=_READ)
     if not os.path.exists(f"{path}-shm"):
-        raise StoreReadOnly(
+        raise errors.StoreReadOnly(
             f"{path} cannot be read where nothing can be written, because what was written last is in "
             f"{path}-wal; copy both files to a directory of your own, and name the copy with --db."
         )
@@ -259,8 +256,8 @@ def checked_schema(db: apsw.Connection, path: str) -> int:
     return found
 
 
-def _foreign_database(path: str) -> StoreUnavailable:
-    return StoreUnavailable(f"{path} is another program's database; name another file with --db.")
+def _foreign_database(path: str) -> errors.StoreUnavailable:
+    return errors.StoreUnavailable(f"{path} is another program's database; name another file with --db.")
 
 
 def migrate(db: apsw.Connection, path: str) -> None:
@@ -281,13 +278,13 @@ def _refuse_holders(db: apsw.Connection, path: str, found: int) -> None:
     holders = db.execute(QUERIES["measure_holders"], {"now_us": db.execute(NOW_US).get}).fetchall()
     for owner, is_expired, _ in holders:
         if is_owner_alive(workers_of(path), str(owner), is_expired=bool(is_expired)):
-            raise SchemaInUse(found, NEWEST, owner_label(str(owner)))
+            raise errors.SchemaInUse(found, NEWEST, owner_label(str(owner)))
 
 
 def check_known(found: int) -> None:
     """Refuse a schema that only a newer version knows."""
     if found > NEWEST:
-        raise SchemaTooNew(found, NEWEST)
+        raise errors.SchemaTooNew(found, NEWEST)
 
 
 def schema_number(db: apsw.Connection) -> int:

@@ -13,35 +13,16 @@ import apsw
 import msgspec
 from msgspec.structs import astuple
 
-from onward.errors import (
-    HistoryCorrupt,
-    LeaseLost,
-    Refused,
-    RunNotFound,
-    RunUnreadable,
-    StaleHistory,
-    StoreCorrupt,
-    StoreError,
-)
+from onward import errors
 from onward.model.chat import ChunkKind, Message, Role
 from onward.model.row import GateRow, Telling
 from onward.store import rows
 from onward.store.limits import Ledger, charges, note_warnings
 from onward.store.message_rows import MessageBegun, arrival_values, message_changes
 from onward.store.owner import content_missing, key_occupied, run_exists
+from onward.store.port import log as logs
 from onward.store.port.leases import Lease
 from onward.store.port.limits import Warned
-from onward.store.port.log import (
-    TAIL_MAX,
-    Controlled,
-    Decide,
-    DecideLoaded,
-    Held,
-    Loaded,
-    StoredEvent,
-    TakeFilter,
-    Write,
-)
 from onward.store.rows import gate_parameters, pack
 from onward.store.sqlite.connection import check_known, schema_number
 from onward.store.sqlite.leases import SqliteOwnership
@@ -59,14 +40,14 @@ class SqliteLog:
         self._database, self._ownership, self._writer = database, ownership, writer
         self._group: GroupCommit[Member] = GroupCommit(self._commit)
 
-    async def create(self, write: Write, append_id: str | None = None) -> None:
+    async def create(self, write: logs.Write, append_id: str | None = None) -> None:
         await self._group.add(Member(write, None, append_id))
         self._ownership.note(write)
 
-    async def append(self, write: Write, lease: Lease) -> None:
+    async def append(self, write: logs.Write, lease: Lease) -> None:
         try:
             await self._group.add(Member(write, lease[1:]))
-        except LeaseLost:
+        except errors.LeaseLost:
             self._ownership.runs.pop(write.run_id, None)
             raise
         if write.row is not None:
@@ -75,10 +56,12 @@ class SqliteLog:
     async def _commit(self, group: Sequence[Member]) -> Sequence[Exception | None]:
         return await self._database.transact(lambda db: self._writer.write(db, group))
 
-    async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
+    async def control(
+        self, run_id: str, *, since: int, append_id: str, decide: logs.Decide
+    ) -> logs.Controlled:
         asker = self._ownership.announced_owner
 
-        def control(db: apsw.Connection) -> tuple[Controlled, Write | None]:
+        def control(db: apsw.Connection) -> tuple[logs.Controlled, logs.Write | None]:
             return self._control(db, run_id, since, append_id, decide, asker)
 
         answer, write = await self._database.transact(control)
@@ -87,35 +70,37 @@ class SqliteLog:
         return answer
 
     def _control(
-        self, db: apsw.Connection, run_id: str, since: int, append_id: str, decide: Decide, asker: str
-    ) -> tuple[Controlled, Write | None]:
+        self, db: apsw.Connection, run_id: str, since: int, append_id: str, decide: logs.Decide, asker: str
+    ) -> tuple[logs.Controlled, logs.Write | None]:
         found = one(db, "run_position", id=run_id, now_us=self._ownership.now_us())
         if found is None:
-            raise RunNotFound(run_id)
+            raise errors.RunNotFound(run_id)
         head, hash_, status, owner, token, is_expired = found
         position = rows.position_of(run_id, head, hash_)
         answered = find_append(db, run_id, append_id)
         if answered is not None:
             if owner == asker:
                 self._ownership.runs[run_id] = token  # a claim of ours whose reply was lost
-            return Controlled(position, is_repeat=True, answered=answered), None
+            return logs.Controlled(position, is_repeat=True, answered=answered), None
         holder = rows.holder_of(owner, token, bool(is_expired), self._ownership.is_alive)
-        held = Held(position, rows.status_of(status, f"run {run_id!r}"), holder, asker)
+        held = logs.Held(position, rows.status_of(status, f"run {run_id!r}"), holder, asker)
         write = decide(held, read_records(db, run_id, since))
         if write is None:
-            return Controlled(position), None
+            return logs.Controlled(position), None
         (refusal,) = self._writer.write(db, [Member(write, (owner, token), append_id)])
         if refusal is not None:
             raise refusal
-        return Controlled(write.head), write
+        return logs.Controlled(write.head), write
 
-    async def take(self, wanted: TakeFilter, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+    async def take(
+        self, wanted: logs.TakeFilter, *, fold_version: int, decide: logs.DecideLoaded
+    ) -> logs.Controlled | None:
         asker, locked = self._ownership.announced_owner, list[str]()
         try:
             answer, write = await self._database.transact(
                 lambda db: self._take(db, wanted, fold_version, decide, asker, locked)
             )
-        except StoreError as error:
+        except errors.StoreError as error:
             error.run_id = locked[-1] if locked else None
             raise
         if write is not None:
@@ -125,12 +110,12 @@ class SqliteLog:
     def _take(
         self,
         db: apsw.Connection,
-        wanted: TakeFilter,
+        wanted: logs.TakeFilter,
         fold_version: int,
-        decide: DecideLoaded,
+        decide: logs.DecideLoaded,
         asker: str,
         locked: list[str],
-    ) -> tuple[Controlled | None, Write | None]:
+    ) -> tuple[logs.Controlled | None, logs.Write | None]:
         check_known(schema_number(db))  # a newer version may have migrated the database since it was opened
         run_id = find_due(db, wanted, self._ownership.now_us())
         if run_id is None:
@@ -138,35 +123,35 @@ class SqliteLog:
         locked.append(run_id)
         try:
             loaded = self._load(db, run_id, fold_version, wanted.known_of(run_id))
-        except (HistoryCorrupt, StoreCorrupt, UnicodeDecodeError) as error:
-            raise RunUnreadable(run_id, error) from error
+        except (errors.HistoryCorrupt, errors.StoreCorrupt, UnicodeDecodeError) as error:
+            raise errors.RunUnreadable(run_id, error) from error
         assert loaded is not None  # it was found in the same transaction
         row = loaded.row
-        write = decide(Held(loaded.position, row.status, loaded.holder, asker), loaded)
+        write = decide(logs.Held(loaded.position, row.status, loaded.holder, asker), loaded)
         if write is None:
-            return Controlled(loaded.position), None
+            return logs.Controlled(loaded.position), None
         (refusal,) = self._writer.write(db, [Member(write, (row.owner, row.token))])
         if refusal is not None:
             raise refusal
-        return Controlled(write.head), write
+        return logs.Controlled(write.head), write
 
-    async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
+    async def load(self, run_id: str, *, fold_version: int) -> logs.Loaded | None:
         return await self._database.look(lambda db: self._load(db, run_id, fold_version))
 
     def _load(
         self, db: apsw.Connection, run_id: str, fold_version: int, known: int | None = None
-    ) -> Loaded | None:
+    ) -> logs.Loaded | None:
         columns = one(db, "run_get", id=run_id, now_us=self._ownership.now_us())
         if columns is None:
             return None
         listed, position = rows.listed_of(columns, self._ownership.is_alive), rows.row_position(columns)
         snapshot = find_snapshot(db, run_id, position.seq, fold_version) if known is None else None
         after = known or (snapshot.seq if snapshot else 0)
-        is_cut, is_due = position.seq - after > TAIL_MAX, bool(columns[-2])
+        is_cut, is_due = position.seq - after > logs.TAIL_MAX, bool(columns[-2])
         tail = () if is_cut else read_records(db, run_id, after)
-        return Loaded(listed.row, position, listed.holder, snapshot, tail, is_cut, is_due)
+        return logs.Loaded(listed.row, position, listed.holder, snapshot, tail, is_cut, is_due)
 
-    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[StoredEvent]:
+    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[logs.StoredEvent]:
         return await self._database.look(lambda db: read_records(db, run_id, after, limit=limit))
 
 
@@ -306,17 +291,19 @@ def _holds(db: apsw.Connection, name: str, at_us: int) -> bool:
     return touched_at_us is not None
 
 
-def _without_content(db: apsw.Connection, write: Write) -> Refused | None:
+def _without_content(db: apsw.Connection, write: logs.Write) -> errors.Refused | None:
     relied_on = write.relied_on()
     return check_content(db, write.run_id, relied_on, write.at_us) if relied_on else None
 
 
-def check_content(db: apsw.Connection, run_id: str, names: Iterable[str], at_us: int) -> Refused | None:
+def check_content(
+    db: apsw.Connection, run_id: str, names: Iterable[str], at_us: int
+) -> errors.Refused | None:
     """The refusal of a write that relies on content which is not stored."""
     return None if all(_holds(db, name, at_us) for name in names) else content_missing(run_id)
 
 
-def _occupied(db: apsw.Connection, write: Write) -> Refused | None:
+def _occupied(db: apsw.Connection, write: logs.Write) -> errors.Refused | None:
     """An exclusive key belongs to one held run; naming the holder beats a broken index."""
     row = write.row
     if row is None or row.owner is None or row.exclusive_key is None:
@@ -332,7 +319,7 @@ def _write_events(db: apsw.Connection, rows: Rows) -> None:
         rows.clear()
 
 
-def event_columns(records: Iterable[StoredEvent]) -> Rows:
+def event_columns(records: Iterable[logs.StoredEvent]) -> Rows:
     """The columns of events, in the order in which they are inserted."""
     return [
         (r.run_id, r.seq, r.kind, r.v, r.at_us, r.token, r.body, r.hash, " ".join(r.refs) if r.refs else None)
@@ -340,21 +327,21 @@ def event_columns(records: Iterable[StoredEvent]) -> Rows:
     ]
 
 
-def _all_columns(write: Write) -> tuple[object, ...]:
+def _all_columns(write: logs.Write) -> tuple[object, ...]:
     """A run's columns in the order of the row's fields, and behind them the two hashes."""
     row = write.row
     assert row is not None
     return *astuple(row), write.head.hash, write.after.hash if row.parent else None
 
 
-def _changed_columns(write: Write) -> tuple[object, ...]:
+def _changed_columns(write: logs.Write) -> tuple[object, ...]:
     """The columns that can change while a run lives, and behind them the hash."""
     row = write.row
     assert row is not None
     return *_CHANGING(row), write.head.hash
 
 
-def _without_parent(db: apsw.Connection, write: Write, later: _GroupRows) -> Exception | None:
+def _without_parent(db: apsw.Connection, write: logs.Write, later: _GroupRows) -> Exception | None:
     """A fork stands on an event that its parent really has."""
     row = write.row
     if row is None or row.parent is None or row.parent_seq is None:
@@ -362,22 +349,22 @@ def _without_parent(db: apsw.Connection, write: Write, later: _GroupRows) -> Exc
     _write_events(db, later.events)
     below = read_records(db, row.parent, row.parent_seq - 1, limit=1)
     is_there = bool(below) and (below[0].seq, below[0].hash) == write.after
-    return None if is_there else RunNotFound(row.parent)
+    return None if is_there else errors.RunNotFound(row.parent)
 
 
-def _why_refused(db: apsw.Connection, write: Write, owner: str | None, token: int) -> Exception | None:
+def _why_refused(db: apsw.Connection, write: logs.Write, owner: str | None, token: int) -> Exception | None:
     """None when this very write is already there: its reply was lost, not the write."""
     if _is_there(db, write):
         return None
     found = one(db, "run_position", id=write.run_id, now_us=None)
     if found is None:
-        return RunNotFound(write.run_id)
+        return errors.RunNotFound(write.run_id)
     if (found[3], found[4]) != (owner, token):
-        return LeaseLost(write.run_id, token)
-    return StaleHistory(write.run_id, write.after.seq)
+        return errors.LeaseLost(write.run_id, token)
+    return errors.StaleHistory(write.run_id, write.after.seq)
 
 
-def _is_there(db: apsw.Connection, write: Write) -> bool:
+def _is_there(db: apsw.Connection, write: logs.Write) -> bool:
     """Whether this very write is in the log: its last hash covers all of it, and all before it."""
     found = db.execute(QUERIES["event_hash"], (write.run_id, write.head.seq)).get
     return bool(found == write.head.hash)
@@ -389,7 +376,7 @@ def find_append(db: apsw.Connection, run_id: str, append_id: str) -> int | None:
     return found
 
 
-def put_messages(db: apsw.Connection, write: Write) -> None:
+def put_messages(db: apsw.Connection, write: logs.Write) -> None:
     """Begin and end the messages of a write's calls. One that has begun, or ended, stays as it is."""
     for change in message_changes(write):
         if isinstance(change, MessageBegun):

@@ -14,18 +14,8 @@ import apsw
 from onward.model.chat import chat_of_run
 from onward.model.values import INTEGER_MAX
 from onward.store import rows, transactions
+from onward.store.port import retention
 from onward.store.port.log import content_named
-from onward.store.port.retention import (
-    Added,
-    Arrival,
-    Expiry,
-    Filling,
-    Kin,
-    NewSource,
-    RegisteredPipeline,
-    RegisteredVersion,
-    Swept,
-)
 from onward.store.sqlite.log import (
     SqliteWriter,
     check_content,
@@ -58,7 +48,7 @@ class SqliteBlobs:
 
         await self._database.transact(put)
 
-    async def sweep(self, before_us: int, limit: int) -> Swept:
+    async def sweep(self, before_us: int, limit: int) -> retention.Swept:
         return await transactions.sweep(self, before_us, limit)
 
     async def unused(self, before_us: int, limit: int) -> Sequence[str]:
@@ -71,12 +61,12 @@ class SqliteBlobs:
         values = [{"hash": name, "before_us": before_us, "mark": mark} for name in names]
         await self._database.transact(lambda db: db.executemany(QUERIES["blob_mark"], values).fetchall())
 
-    async def delete(self, names: Sequence[str], *, mark: int) -> Swept:
+    async def delete(self, names: Sequence[str], *, mark: int) -> retention.Swept:
         values = [{"hash": name, "mark": mark} for name in names]
         sizes: list[int] = await self._database.transact(
             lambda db: [columns[0] for columns in db.executemany(QUERIES["blob_delete"], values)]
         )
-        return Swept(len(sizes), sum(sizes))
+        return retention.Swept(len(sizes), sum(sizes))
 
 
 class SqlitePipelines:
@@ -85,36 +75,42 @@ class SqlitePipelines:
     def __init__(self, database: Transactions) -> None:
         self._database = database
 
-    async def add(self, new: NewSource, *, at_us: int, enables: bool = True) -> Added:
+    async def add(self, new: retention.NewSource, *, at_us: int, enables: bool = True) -> retention.Added:
         return await self._database.transact(lambda db: _add_source(db, new, at_us, enables))
 
-    async def enable(self, name: str, version: int, *, by: str, at_us: int) -> RegisteredPipeline | None:
+    async def enable(
+        self, name: str, version: int, *, by: str, at_us: int
+    ) -> retention.RegisteredPipeline | None:
         values = {"pipeline": name, "version": version, "by": by, "at_us": at_us}
         return await self._database.transact(lambda db: _changed_pipeline(db, "pipeline_enable", values))
 
-    async def remove(self, name: str, *, by: str, at_us: int) -> RegisteredPipeline | None:
+    async def remove(self, name: str, *, by: str, at_us: int) -> retention.RegisteredPipeline | None:
         values = {"pipeline": name, "by": by, "at_us": at_us}
         return await self._database.transact(lambda db: _changed_pipeline(db, "pipeline_remove", values))
 
-    async def find(self, name: str) -> RegisteredPipeline | None:
+    async def find(self, name: str) -> retention.RegisteredPipeline | None:
         return await self._database.look(lambda db: _find_pipeline(db, name))
 
-    async def list(self, *, after: str = "", limit: int) -> Sequence[RegisteredPipeline]:
+    async def list(self, *, after: str = "", limit: int) -> Sequence[retention.RegisteredPipeline]:
         values = {"after": after, "limit": limit}
         return await self._database.look(
-            lambda db: [RegisteredPipeline(*row) for row in db.execute(QUERIES["pipeline_list"], values)]
+            lambda db: [
+                retention.RegisteredPipeline(*row) for row in db.execute(QUERIES["pipeline_list"], values)
+            ]
         )
 
     async def versions(
         self, name: str, *, upto: int | None = None, limit: int
-    ) -> Sequence[RegisteredVersion]:
+    ) -> Sequence[retention.RegisteredVersion]:
         values = {"pipeline": name, "upto": INTEGER_MAX if upto is None else upto, "limit": limit}
         return await self._database.look(
-            lambda db: [RegisteredVersion(*row) for row in db.execute(QUERIES["pipeline_versions"], values)]
+            lambda db: [
+                retention.RegisteredVersion(*row) for row in db.execute(QUERIES["pipeline_versions"], values)
+            ]
         )
 
 
-def _add_source(db: apsw.Connection, new: NewSource, at_us: int, enables: bool) -> Added:
+def _add_source(db: apsw.Connection, new: retention.NewSource, at_us: int, enables: bool) -> retention.Added:
     key = {"pipeline": new.name, "hash": new.hash}
     who = {"by": new.by, "at_us": at_us}
     db.execute(QUERIES["pipeline_make"], {"pipeline": new.name} | who)
@@ -124,19 +120,19 @@ def _add_source(db: apsw.Connection, new: NewSource, at_us: int, enables: bool) 
     version, pipeline = one(db, "pipeline_source", **key), _find_pipeline(db, new.name)
     assert version is not None
     assert pipeline is not None
-    return Added(pipeline, RegisteredVersion(*version))
+    return retention.Added(pipeline, retention.RegisteredVersion(*version))
 
 
 def _changed_pipeline(
     db: apsw.Connection, query: str, values: dict[str, object]
-) -> RegisteredPipeline | None:
+) -> retention.RegisteredPipeline | None:
     db.execute(QUERIES[query], values)
     return _find_pipeline(db, str(values["pipeline"]))
 
 
-def _find_pipeline(db: apsw.Connection, name: str) -> RegisteredPipeline | None:
+def _find_pipeline(db: apsw.Connection, name: str) -> retention.RegisteredPipeline | None:
     found = one(db, "pipeline_find", pipeline=name)
-    return None if found is None else RegisteredPipeline(*found)
+    return None if found is None else retention.RegisteredPipeline(*found)
 
 
 _DELETIONS = [
@@ -154,23 +150,23 @@ class SqliteRetention:
     def __init__(self, database: Transactions) -> None:
         self._database = database
 
-    async def expired(self, expiry: Expiry) -> Sequence[Kin]:
+    async def expired(self, expiry: retention.Expiry) -> Sequence[retention.Kin]:
         statuses = json.dumps([status.value for status in expiry.statuses])
         values = {"statuses": statuses, "before_us": expiry.before_us, "keep": expiry.keep}
         return await self._database.look(
             lambda db: [rows.kin_of(columns) for columns in db.execute(QUERIES["run_expired"], values)]
         )
 
-    async def attached(self) -> Sequence[Kin]:
+    async def attached(self) -> Sequence[retention.Kin]:
         return await self._database.look(
             lambda db: [rows.kin_of(columns) for columns in db.execute(QUERIES["run_attached"])]
         )
 
-    async def delete(self, runs: Sequence[Kin]) -> Sequence[str]:
+    async def delete(self, runs: Sequence[retention.Kin]) -> Sequence[str]:
         return await self._database.transact(lambda db: _delete_runs(db, runs))
 
 
-def _delete_runs(db: apsw.Connection, runs: Sequence[Kin]) -> Sequence[str]:
+def _delete_runs(db: apsw.Connection, runs: Sequence[retention.Kin]) -> Sequence[str]:
     for kin in runs:
         first, behind = rows.keys_below(kin.id)
         values = {"id": kin.id, "head": kin.head, "first": first, "behind": behind}
@@ -188,10 +184,10 @@ class SqliteCarrying:
     def __init__(self, database: Transactions, writer: SqliteWriter) -> None:
         self._database, self._writer = database, writer
 
-    async def receive(self, arrival: Arrival) -> None:
+    async def receive(self, arrival: retention.Arrival) -> None:
         await self._database.transact(lambda db: self._receive(db, arrival))
 
-    def _receive(self, db: apsw.Connection, arrival: Arrival) -> None:
+    def _receive(self, db: apsw.Connection, arrival: retention.Arrival) -> None:
         write = arrival.write
         if db.execute(QUERIES["event_hash"], (write.run_id, write.head.seq)).get == write.head.hash:
             return
@@ -223,14 +219,14 @@ class SqliteBackfill:
             lambda db: [columns[0] for columns in db.execute(QUERIES["backfill_read"])]
         )
 
-    async def fill(self, filling: Filling) -> bool:
+    async def fill(self, filling: retention.Filling) -> bool:
         return await self._database.transact(lambda db: _fill_in(db, filling))
 
     async def skip(self, run_id: str) -> None:
         await self._database.transact(lambda db: db.execute(QUERIES["backfill_delete"], {"run_id": run_id}))
 
 
-def _fill_in(db: apsw.Connection, filling: Filling) -> bool:
+def _fill_in(db: apsw.Connection, filling: retention.Filling) -> bool:
     seq, hash_ = filling.position
     values = {"run_id": filling.run_id, "head": seq, "hash": hash_, "doubtful": filling.doubtful}
     db.execute(QUERIES["backfill_run"], values)

@@ -21,18 +21,7 @@ from onward.clock import Clock
 from onward.model.row import GateRow, NotificationKind, Telling, kinds_text
 from onward.model.run import RunStatus
 from onward.store import rows
-from onward.store.port.runs import (
-    DAY_US,
-    HOUR_US,
-    RELATIVES_MAX,
-    Attempted,
-    Delivery,
-    DeliveryQuery,
-    GateQuery,
-    Listed,
-    Measured,
-    RunQuery,
-)
+from onward.store.port import runs as port
 from onward.store.queries import filtered, gate_filters, newest, run_filters, run_query
 from onward.store.rows import MEASURE_QUERIES, MeasureAnswers, measured
 from onward.store.sqlite.connection import connect_fixed, is_fixed, translated
@@ -52,10 +41,10 @@ class SqliteRuns:
         self._database, self._ownership, self._clock = database, ownership, clock
         self._tidied_s: float | None = None
 
-    async def find(self, wanted: str) -> Sequence[Listed]:
+    async def find(self, wanted: str) -> Sequence[port.Listed]:
         return await self._database.look(lambda db: self._find(db, wanted))
 
-    def _find(self, db: apsw.Connection, wanted: str) -> list[Listed]:
+    def _find(self, db: apsw.Connection, wanted: str) -> list[port.Listed]:
         if one(db, "run_get", id=wanted, now_us=None) is not None:
             return [self._listed(columns) for columns in self._rows(db, [wanted])]
         ids = [row[0] for row in db.execute(QUERIES["run_by_display_id"], {"wanted": wanted})]
@@ -64,10 +53,10 @@ class SqliteRuns:
             ids = [row[0] for row in db.execute(QUERIES["run_by_prefix"], values)]
         return [self._listed(columns) for columns in self._rows(db, ids)]
 
-    async def list(self, query: RunQuery) -> Sequence[Listed]:
+    async def list(self, query: port.RunQuery) -> Sequence[port.Listed]:
         return await self._database.look(lambda db: self._list(db, query))
 
-    def _list(self, db: apsw.Connection, query: RunQuery) -> Sequence[Listed]:
+    def _list(self, db: apsw.Connection, query: port.RunQuery) -> Sequence[port.Listed]:
         now_us = self._ownership.now_us()
         found = [
             db.execute(
@@ -77,15 +66,15 @@ class SqliteRuns:
         ]
         return rows.sound(newest(found, query.limit), self._listed)
 
-    async def relatives(self, run_id: str) -> Sequence[Listed]:
+    async def relatives(self, run_id: str) -> Sequence[port.Listed]:
         return await self._database.look(lambda db: self._relatives(db, run_id))
 
-    def _relatives(self, db: apsw.Connection, run_id: str) -> Sequence[Listed]:
-        values = {"id": run_id, "limit": RELATIVES_MAX}
+    def _relatives(self, db: apsw.Connection, run_id: str) -> Sequence[port.Listed]:
+        values = {"id": run_id, "limit": port.RELATIVES_MAX}
         ids = [row[0] for row in db.execute(QUERIES["run_relatives"], values)]
         return rows.sound(self._rows(db, ids), self._listed)
 
-    async def held(self) -> Sequence[Listed]:
+    async def held(self) -> Sequence[port.Listed]:
         await self._tidy()
         found = await self._database.look(lambda db: self._sound(db, "run_held", {}))
         return sorted(found, key=lambda listed: listed.row.id)
@@ -110,12 +99,12 @@ class SqliteRuns:
         found = (one(db, "run_get", id=run_id, now_us=self._ownership.now_us()) for run_id in ids)
         return (columns for columns in found if columns is not None)
 
-    def _sound(self, db: apsw.Connection, name: str, values: Mapping[str, Any]) -> Sequence[Listed]:
+    def _sound(self, db: apsw.Connection, name: str, values: Mapping[str, Any]) -> Sequence[port.Listed]:
         return rows.sound(
             db.execute(QUERIES[name], {**values, "now_us": self._ownership.now_us()}), self._listed
         )
 
-    def _listed(self, columns: Sequence[Any]) -> Listed:
+    def _listed(self, columns: Sequence[Any]) -> port.Listed:
         return rows.listed_of(columns, self._ownership.is_alive)
 
 
@@ -125,7 +114,7 @@ class SqliteGates:
     def __init__(self, database: Transactions) -> None:
         self._database = database
 
-    async def open(self, query: GateQuery) -> Sequence[GateRow]:
+    async def open(self, query: port.GateQuery) -> Sequence[GateRow]:
         filters = gate_filters(query)
         return await self._sound(filtered(QUERIES["gate_open"], filters), filters)
 
@@ -153,7 +142,7 @@ class SqliteOutbox:
         values = asked | {"kinds": wanted, "for_us": for_us}
         await self._database.transact(lambda db: db.execute(QUERIES["subscriber_put"], values))
 
-    async def claim(self, subscriber: str, *, limit: int, lease_us: int) -> Sequence[Delivery]:
+    async def claim(self, subscriber: str, *, limit: int, lease_us: int) -> Sequence[port.Delivery]:
         values = {"subscriber": subscriber, "limit": limit, "now_us": self._now_us()}
         # Nearly always nothing is due, and looking locks nobody out.
         if await self._database.look(lambda db: one(db, "outbox_due", **values)) is None:
@@ -163,7 +152,7 @@ class SqliteOutbox:
             await self._database.transact(lambda db: _deliveries(db, "outbox_claim", values))
         )
 
-    async def record(self, claimed: Delivery, attempted: Attempted) -> None:
+    async def record(self, claimed: port.Delivery, attempted: port.Attempted) -> None:
         values = rows.attempt_parameters(claimed, attempted) | {"now_us": self._now_us()}
         await self._database.transact(lambda db: db.execute(QUERIES["outbox_record"], values))
 
@@ -171,21 +160,21 @@ class SqliteOutbox:
         found = await self._database.look(lambda db: one(db, "outbox_waiting", subscriber=subscriber))
         return 0 if found is None else int(found[0])
 
-    async def read(self, query: DeliveryQuery) -> Sequence[Delivery]:
+    async def read(self, query: port.DeliveryQuery) -> Sequence[port.Delivery]:
         filters = rows.delivery_filters(query)
         text = filtered(QUERIES["outbox_list"], filters)
         return await self._database.look(
             lambda db: [rows.delivery_of(columns) for columns in db.execute(text, filters)]
         )
 
-    async def retry(self, id: str) -> Sequence[Delivery]:
+    async def retry(self, id: str) -> Sequence[port.Delivery]:
         values = {"id": id, "now_us": self._now_us()}
         return rows.deliveries_in_order(
             await self._database.transact(lambda db: _deliveries(db, "outbox_retry", values))
         )
 
 
-def _deliveries(db: apsw.Connection, name: str, values: dict[str, Any]) -> Sequence[Delivery]:
+def _deliveries(db: apsw.Connection, name: str, values: dict[str, Any]) -> Sequence[port.Delivery]:
     return [rows.delivery_of(columns) for columns in db.execute(QUERIES[name], values)]
 
 
@@ -206,7 +195,7 @@ class SqliteMeasures:
     def __init__(self, database: Transactions, ownership: SqliteOwnership) -> None:
         self._database, self._ownership = database, ownership
 
-    async def measure(self) -> Measured:
+    async def measure(self) -> port.Measured:
         # On a connection and in a thread of its own: counting a million runs must not stop this process.
         found = await in_thread(_measure, self._database.path, self._ownership.now_us())
         return measured(found, self._ownership.is_alive)
@@ -225,7 +214,7 @@ def _measure(path: str, now_us: int | None) -> MeasureAnswers:
             db.set_busy_timeout(BUSY_MS_MAX)
             db.execute("BEGIN")
             at_us = int(db.execute(QUERIES["measure_now"], {"now_us": now_us}).get)
-            values = {"now_us": at_us, "hour_us": at_us - HOUR_US, "day_us": at_us - DAY_US}
+            values = {"now_us": at_us, "hour_us": at_us - port.HOUR_US, "day_us": at_us - port.DAY_US}
             answers = [db.execute(QUERIES[name], values).fetchall() for name in MEASURE_QUERIES]
             return MeasureAnswers(at_us, _file_size(path), *answers)
         finally:

@@ -18,28 +18,10 @@ from blake3 import blake3
 
 from onward.agents.model import NAME_CHARACTERS_MAX, ODD_IN_NAMES, Tool
 from onward.agents.providers import Keys
-from onward.agents.tools.mcp.protocol import (
-    Channel,
-    McpSession,
-    RpcError,
-    ServerFailed,
-    SessionLost,
-    TooLate,
-    check_marks,
-    mirrored,
-    plain,
-)
+from onward.agents.tools import port
+from onward.agents.tools.mcp import protocol as mcp
 from onward.agents.tools.mcp.settings import McpServer
 from onward.agents.tools.mcp.stdio import StdioChannel
-from onward.agents.tools.port import (
-    AgentTool,
-    CutOff,
-    ListedTools,
-    ToolAnswer,
-    ToolRefused,
-    ToolRules,
-    ToolUse,
-)
 from onward.agents.tools.schema import check_schema
 from onward.agents.tools.toolbox import is_allowed
 from onward.clock import Clock
@@ -63,23 +45,23 @@ class McpTool:
         return self._listed.described
 
     @property
-    def rules(self) -> ToolRules:
+    def rules(self) -> port.ToolRules:
         """As the port says."""
         return self._listed.rules
 
-    async def run(self, use: ToolUse) -> ToolAnswer:
+    async def run(self, use: port.ToolUse) -> port.ToolAnswer:
         """As the port says. A server that broke off may have done what must not be repeated."""
         limit_s = use.rules.time_limit_s
         try:
             return read_answer(await self._connection.call(self._listed, use.arguments, limit_s))
-        except RpcError as error:
-            return ToolAnswer(f"the tool failed: {error}", is_error=True)
-        except TooLate:
+        except mcp.RpcError as error:
+            return port.ToolAnswer(f"the tool failed: {error}", is_error=True)
+        except mcp.TooLate:
             raise CallTimedOut(use.key, limit_s) from None
-        except ServerFailed as failed:
+        except mcp.ServerFailed as failed:
             if failed.is_sent and not use.rules.repeatable:
-                raise CutOff(use.key, limit_s, str(failed)) from None
-            raise ToolRefused(f"{failed}.") from None
+                raise port.CutOff(use.key, limit_s, str(failed)) from None
+            raise port.ToolRefused(f"{failed}.") from None
 
 
 class McpTools:
@@ -121,21 +103,21 @@ class McpTools:
     def origin(self) -> str:
         return "MCP server"
 
-    async def listed(self) -> ListedTools:
+    async def listed(self) -> port.ListedTools:
         """All tools of all servers; one that cannot be asked is named."""
         lists = await asyncio.gather(
             *(connection.tools() for connection in self._connections.values()), return_exceptions=True
         )
-        tools: list[AgentTool] = []
+        tools: list[port.AgentTool] = []
         failed: list[str] = []
         for connection, found in zip(self._connections.values(), lists, strict=True):
-            if isinstance(found, ServerFailed | InvalidInput):
+            if isinstance(found, mcp.ServerFailed | InvalidInput):
                 failed.append(f"{found}")
             elif isinstance(found, BaseException):
                 raise found
             else:
                 tools += [McpTool(connection, tool) for tool in found]
-        return ListedTools(tools, failed)
+        return port.ListedTools(tools, failed)
 
     async def close(self) -> None:
         """End all connections, and the programs that were started for them."""
@@ -154,7 +136,7 @@ def _may_mean(name: str, server: McpServer) -> bool:
 
 PAGES_MAX = 100
 TOOLS_MAX = 1_000
-OpenChannel = Callable[[McpServer], Awaitable[Channel]]
+OpenChannel = Callable[[McpServer], Awaitable[mcp.Channel]]
 
 
 class Connection:
@@ -172,10 +154,10 @@ class Connection:
         self._server, self._open_channel = server, open_channel
         self._clock, self._warn = clock, warn
         self._lock, self._listing = asyncio.Lock(), asyncio.Lock()
-        self._channel: Channel | None = None
-        self._session: McpSession | None = None
+        self._channel: mcp.Channel | None = None
+        self._session: mcp.McpSession | None = None
         self._tools: Sequence[ListedTool] = ()
-        self._listed: McpSession | None = None  # in which they were listed
+        self._listed: mcp.McpSession | None = None  # in which they were listed
         self._warned: set[str] = set()
 
     async def tools(self) -> Sequence[ListedTool]:
@@ -185,15 +167,15 @@ class Connection:
                 self._listed = None
                 try:
                     found = await self._list()
-                except RpcError as error:
-                    raise ServerFailed(f"{self._name} cannot list its tools: {error}") from None
+                except mcp.RpcError as error:
+                    raise mcp.ServerFailed(f"{self._name} cannot list its tools: {error}") from None
                 self._tools, self._listed = self._usable(found), self._session
             return self._tools
 
     async def call(self, tool: ListedTool, arguments: Mapping[str, Any], limit_s: float) -> Mapping[str, Any]:
         """What a tool answers; RpcError if the server says that it failed, ServerFailed if it does not."""
         params = {"name": tool.own_name, "arguments": arguments}
-        headers = mirrored(tool.described.parameters, arguments) if self._has_mirrors else {}
+        headers = mcp.mirrored(tool.described.parameters, arguments) if self._has_mirrors else {}
         return await self._request("tools/call", params, limit_s=limit_s, name=tool.own_name, headers=headers)
 
     async def close(self) -> None:
@@ -213,7 +195,7 @@ class Connection:
             result = await self._request("tools/list", params, limit_s=self._server.time_limit_s)
             page, following = result.get("tools"), result.get("nextCursor")
             if not isinstance(page, list):
-                raise ServerFailed(f"{self._name} listed no tools where its list should be")
+                raise mcp.ServerFailed(f"{self._name} listed no tools where its list should be")
             found += page
             if not isinstance(following, str) or not following:
                 return found
@@ -221,7 +203,7 @@ class Connection:
                 break
             seen.add(following)
             cursor = following
-        raise ServerFailed(f"{self._name} lists more than {TOOLS_MAX:,} tools, or the same ones for ever")
+        raise mcp.ServerFailed(f"{self._name} lists more than {TOOLS_MAX:,} tools, or the same ones for ever")
 
     def _usable(self, found: Sequence[object]) -> Sequence[ListedTool]:
         tools, odd = read_tools(self._server, found)
@@ -229,7 +211,7 @@ class Connection:
         for tool in tools:
             try:
                 if self._has_mirrors:
-                    check_marks(tool.described.parameters)
+                    mcp.check_marks(tool.described.parameters)
                 usable.append(tool)
             except InvalidInput as error:
                 odd = [*odd, f"the tool {tool.own_name!r} of {self._name} is left out: {error}"]
@@ -250,32 +232,32 @@ class Connection:
             session = await self._ready()
             try:
                 return await session.request(method, params, **how)
-            except SessionLost:
+            except mcp.SessionLost:
                 await self._lose(session)
-            except ServerFailed as failed:
+            except mcp.ServerFailed as failed:
                 if failed.is_lost:
                     await self._lose(session)
                 if is_last or failed.is_sent or not failed.is_lost:
                     raise
-        raise ServerFailed(f"{self._name} forgets every session that it begins")
+        raise mcp.ServerFailed(f"{self._name} forgets every session that it begins")
 
-    async def _ready(self) -> McpSession:
+    async def _ready(self) -> mcp.McpSession:
         async with self._lock:
             if self._session is None:
                 self._channel = await self._open_channel(self._server)
-                session = McpSession(self._server, self._channel, self._clock)
+                session = mcp.McpSession(self._server, self._channel, self._clock)
                 try:
                     await session.open()
-                except SessionLost:
+                except mcp.SessionLost:
                     await self._drop()
-                    raise ServerFailed(f"{self._name} forgets every session that it begins") from None
+                    raise mcp.ServerFailed(f"{self._name} forgets every session that it begins") from None
                 except BaseException:
                     await self._drop()
                     raise
                 self._session = session
             return self._session
 
-    async def _lose(self, session: McpSession) -> None:
+    async def _lose(self, session: mcp.McpSession) -> None:
         async with self._lock:
             if self._session is session:
                 await self._drop()
@@ -299,7 +281,7 @@ def channel_opener(
     `path` says where a relative path of the settings begins.
     """
 
-    async def open_channel(server: McpServer) -> Channel:
+    async def open_channel(server: McpServer) -> mcp.Channel:
         if server.url is not None:
             from onward.agents.tools.mcp.http import HttpChannel
 
@@ -318,7 +300,7 @@ class ListedTool(msgspec.Struct, frozen=True):
 
     own_name: str
     described: Tool
-    rules: ToolRules
+    rules: port.ToolRules
 
 
 def read_tools(server: McpServer, found: Sequence[object]) -> tuple[Sequence[ListedTool], Sequence[str]]:
@@ -361,35 +343,35 @@ def _described(name: str, one: Mapping[str, Any]) -> Tool:
     return Tool(name, described, {"type": "object", "properties": {}, **schema})
 
 
-def rules_of(server: McpServer, annotations: object) -> ToolRules:
+def rules_of(server: McpServer, annotations: object) -> port.ToolRules:
     """How a tool may be used: strictly, and less so only if the settings trust what its server says.
 
     Without that, nothing a server says changes anything: every use needs approval, and is in doubt if its
     process dies.
     """
-    strict = ToolRules(repeatable=False, approval=True, time_limit_s=server.time_limit_s)
+    strict = port.ToolRules(repeatable=False, approval=True, time_limit_s=server.time_limit_s)
     if not server.trust_hints or not isinstance(annotations, dict):
         return strict
     is_read_only = annotations.get("readOnlyHint") is True
     is_destructive = annotations.get("destructiveHint")
-    return ToolRules(
+    return port.ToolRules(
         repeatable=is_read_only or annotations.get("idempotentHint") is True,
         approval=is_destructive is True or not (is_read_only or is_destructive is False),
         time_limit_s=server.time_limit_s,
     )
 
 
-def read_answer(result: Mapping[str, Any]) -> ToolAnswer:
+def read_answer(result: Mapping[str, Any]) -> port.ToolAnswer:
     """The texts one after another; pictures and other data are named, not shown; structured data is JSON."""
     if result.get("resultType") == "input_required":
         text = "the tool asks for input of a person, which it cannot be given here"
-        return ToolAnswer(text, is_error=True)
+        return port.ToolAnswer(text, is_error=True)
     content = result.get("content")
     parts = [_part(one) for one in content] if isinstance(content, list) else []
     structured = result.get("structuredContent")
     if structured is not None and not _is_told(parts, structured):
         parts.append(msgspec.json.encode(structured).decode())
-    return ToolAnswer("\n".join(part for part in parts if part), is_error=result.get("isError") is True)
+    return port.ToolAnswer("\n".join(part for part in parts if part), is_error=result.get("isError") is True)
 
 
 def _is_told(parts: list[str], structured: object) -> bool:
@@ -417,25 +399,25 @@ def _part(one: object) -> str:
         case "image" | "audio" as kind:
             return f"[{kind}: {_kind(one)}, {_size(one.get('data'))}]"
         case "resource_link":
-            named = plain(str(one.get("name") or one.get("title") or ""), 100)
-            return f"[link: {named} {plain(str(one.get('uri', '')), 500)}]"
+            named = mcp.plain(str(one.get("name") or one.get("title") or ""), 100)
+            return f"[link: {named} {mcp.plain(str(one.get('uri', '')), 500)}]"
         case "resource":
             return _resource(one.get("resource"))
         case other:
-            return f"[{plain(str(other), 50)}: not shown]"
+            return f"[{mcp.plain(str(other), 50)}: not shown]"
 
 
 def _resource(resource: object) -> str:
     if not isinstance(resource, dict):
         return ""
-    uri = plain(str(resource.get("uri", "")), 500)
+    uri = mcp.plain(str(resource.get("uri", "")), 500)
     if isinstance(resource.get("text"), str):
         return f"[{uri}]\n{resource['text']}"
     return f"[resource: {uri}, {_kind(resource)}, {_size(resource.get('blob'))}]"
 
 
 def _kind(one: Mapping[str, Any]) -> str:
-    return plain(str(one.get("mimeType") or "unknown type"), 100)
+    return mcp.plain(str(one.get("mimeType") or "unknown type"), 100)
 
 
 def _size(data: object) -> str:

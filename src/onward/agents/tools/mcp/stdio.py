@@ -7,18 +7,7 @@ import os
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 
-from onward.agents.tools.mcp.protocol import (
-    MESSAGE_BYTES_MAX,
-    Listen,
-    NotAMessage,
-    OutgoingRequest,
-    ServerAnswer,
-    ServerFailed,
-    ServerRequest,
-    plain,
-    read_messages,
-    reply_to,
-)
+from onward.agents.tools.mcp import protocol as mcp
 from onward.agents.tools.mcp.settings import McpServer
 from onward.errors import InvalidInput, SpawnFailed
 from onward.process import Dialogue, SystemSpawn
@@ -39,9 +28,9 @@ class StdioChannel:
         self._name = f"the MCP server {server.name!r}"
         self._server, self._dialogue = server, dialogue
         self._rest = bytearray()
-        self._pending: dict[int, asyncio.Future[ServerAnswer]] = {}
-        self._listen: Listen = lambda told: None
-        self._failed: ServerFailed | None = None
+        self._pending: dict[int, asyncio.Future[mcp.ServerAnswer]] = {}
+        self._listen: mcp.Listen = lambda told: None
+        self._failed: mcp.ServerFailed | None = None
         self._garbage, self._garbage_count = "", 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._silent = asyncio.Event()
@@ -51,14 +40,14 @@ class StdioChannel:
         try:
             self._dialogue = await spawn.talk(self._server.command, env=env, cwd=cwd, hear=self._hear)
         except (SpawnFailed, InvalidInput) as error:
-            raise ServerFailed(f"{self._name} cannot be started: {error}", is_lost=True) from None
+            raise mcp.ServerFailed(f"{self._name} cannot be started: {error}", is_lost=True) from None
         self._start(self._watch(self._dialogue))
         return self
 
-    async def exchange(self, sending: OutgoingRequest, listen: Listen) -> ServerAnswer:
+    async def exchange(self, sending: mcp.OutgoingRequest, listen: mcp.Listen) -> mcp.ServerAnswer:
         """As the port says."""
         self._listen = listen
-        answer: asyncio.Future[ServerAnswer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[mcp.ServerAnswer] = asyncio.get_running_loop().create_future()
         self._pending[sending.id] = answer
         try:
             await self.tell(sending.body, {})
@@ -71,13 +60,13 @@ class StdioChannel:
     async def tell(self, message: bytes, headers: Mapping[str, str]) -> None:
         """As the port says."""
         if self._failed is not None:
-            raise ServerFailed(str(self._failed), is_lost=True)
+            raise mcp.ServerFailed(str(self._failed), is_lost=True)
         assert self._dialogue is not None, "it is opened first"
         try:
             await self._dialogue.write(message + b"\n")
         except BrokenPipeError:
             why = await self._how_ended(self._dialogue)
-            raise ServerFailed(f"{self._name} {why}", is_lost=True) from None
+            raise mcp.ServerFailed(f"{self._name} {why}", is_lost=True) from None
 
     def tell_soon(self, message: bytes, headers: Mapping[str, str]) -> None:
         """As the port says."""
@@ -89,7 +78,7 @@ class StdioChannel:
     async def close(self) -> None:
         """As the port says."""
         dialogue, self._dialogue = self._dialogue, None
-        self._failed = self._failed or ServerFailed(f"{self._name} was closed", is_lost=True)
+        self._failed = self._failed or mcp.ServerFailed(f"{self._name} was closed", is_lost=True)
         for task in [*self._tasks]:
             task.cancel()
         if dialogue is not None:
@@ -106,32 +95,32 @@ class StdioChannel:
         self._rest += rest
         for line in lines:
             self._line(line)
-        if len(self._rest) > MESSAGE_BYTES_MAX:
+        if len(self._rest) > mcp.MESSAGE_BYTES_MAX:
             self._rest.clear()
-            self._fail(f"sent a line of more than {MESSAGE_BYTES_MAX >> 20} MiB")
+            self._fail(f"sent a line of more than {mcp.MESSAGE_BYTES_MAX >> 20} MiB")
 
     def _line(self, line: bytes) -> None:
         if self._failed is not None or not line.strip():
             return
-        if len(line) > MESSAGE_BYTES_MAX:
-            self._fail(f"sent a line of more than {MESSAGE_BYTES_MAX >> 20} MiB")
+        if len(line) > mcp.MESSAGE_BYTES_MAX:
+            self._fail(f"sent a line of more than {mcp.MESSAGE_BYTES_MAX >> 20} MiB")
             return
         try:
-            messages = read_messages(line)
-        except NotAMessage:
-            self._garbage = self._garbage or plain(line[:400].decode("utf-8", "replace"), 80)
+            messages = mcp.read_messages(line)
+        except mcp.NotAMessage:
+            self._garbage = self._garbage or mcp.plain(line[:400].decode("utf-8", "replace"), 80)
             self._garbage_count += 1
             if self._garbage_count > GARBAGE_MAX:
                 self._fail(f"does not speak the protocol{self.noted}")
             return
         for message in messages:
             match message:
-                case ServerAnswer(id=int() as id) if id in self._pending and not self._pending[id].done():
+                case mcp.ServerAnswer(id=int() as id) if id in self._pending and not self._pending[id].done():
                     self._pending[id].set_result(message)
-                case ServerAnswer():
+                case mcp.ServerAnswer():
                     pass  # to a request that nobody waits for any more, or to none of ours
-                case ServerRequest():
-                    self.tell_soon(reply_to(message), {})
+                case mcp.ServerRequest():
+                    self.tell_soon(mcp.reply_to(message), {})
                 case _:
                     self._listen(message)
 
@@ -160,7 +149,7 @@ class StdioChannel:
             code = os.waitstatus_to_exitcode(dialogue.status)
             told = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
         lines = [line for line in dialogue.said.splitlines() if line.strip()]
-        last = f"; its last words: {plain(lines[-1], 300)!r}" if lines else ""
+        last = f"; its last words: {mcp.plain(lines[-1], 300)!r}" if lines else ""
         return f"{told}{self.noted}{last}"
 
     @property
@@ -174,13 +163,13 @@ class StdioChannel:
         """The connection is of no use any more, and `what` says why."""
         if self._failed is not None:
             return
-        self._failed = ServerFailed(f"{self._name} {what}", is_sent=True, is_lost=True)
+        self._failed = mcp.ServerFailed(f"{self._name} {what}", is_sent=True, is_lost=True)
         for waiting in self._pending.values():
             if not waiting.done():
                 waiting.set_exception(self._failed)
 
     async def _try_to_tell(self, message: bytes) -> None:
-        with suppress(ServerFailed):
+        with suppress(mcp.ServerFailed):
             await self.tell(message, {})
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
