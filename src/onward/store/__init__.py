@@ -23,5 +23,5 @@ An SQL database gets a `queries.sql` with the same query names, `migrations` wit
 - `owner`: what this process holds.
 
 `tests.conformance.suite` proves the parts: all three stores pass the same suite, and so must the next one.
-`wiring/` and `cli/opening/` then learn its address: each place there that compares with `POSTGRES`.
+`wiring.py` and `cli/operations.py` then learn its address: each place there that compares with `POSTGRES`.
 """
