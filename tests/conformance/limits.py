@@ -15,7 +15,7 @@ import pytest
 from onward.errors import LeaseLost, LimitReached, Refused, StaleHistory
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, Reserved, Usage
 from onward.model.events import RunInterrupted, RunPaused, StepStarted
-from onward.model.limits import NO_AMOUNTS, Amounts
+from onward.model.limits import CALL_AMOUNT_MAX, NO_AMOUNTS, Amounts
 from onward.store.port.limits import ReservationState, UsageKind, Warned
 from onward.store.port.log import Write
 from onward.store.port.retention import Arrival, Kin
@@ -416,3 +416,64 @@ async def test_a_request_that_ends_a_call_settles_it(store: Store) -> None:
     run = await begun(store, await working(store, "a"), DAY)
     await requested(store, run, RunPaused(reason="operator"))
     assert await figures(store, DAY) == (ONE, NO_AMOUNTS)
+
+
+ABSURD = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"usage": Usage(input=ABSURD), "cost_micro": 7},
+        {"usage": Usage(input=2**62, output=2**62), "cost_micro": 7},
+        {"usage": Usage(output=ABSURD, cached=ABSURD), "cost_micro": ABSURD},
+        {"usage": used(60), "cost_micro": ABSURD},
+        {"usage": used(60), "cost_micro": -1},
+        {"usage": Usage(input=-5), "cost_micro": 7},
+        {"status": ERROR, "error": "no", "usage": Usage(reasoning=ABSURD)},
+    ],
+)
+@pytest.mark.parametrize("is_alone", [True, False])
+async def test_a_usage_that_no_model_can_have_is_charged_as_what_was_reserved(
+    store: Store, other: Store, fields: dict[str, Any], is_alone: bool
+) -> None:
+    """Once, like a call whose cost is not known; and no other call of the day is in its way."""
+    run = await begun(store, await working(store, "a"), DAY, "run/a")
+    write, run = ending(run, **fields)
+    await (store if is_alone else other).log.append(write, run.lease)
+    assert await figures(store, DAY) == (ONE, NO_AMOUNTS)
+    (made,) = await store.limits.reservations("a")
+    assert (made.state, made.charged, made.is_estimated) == (ReservationState.SETTLED, ONE, True)
+    second = await begun(store, await working(store, "b"), DAY)
+    await ended(store, second, usage=used(60), cost_micro=6)
+    assert await figures(store, DAY) == (Amounts(160, 1_006, 2), NO_AMOUNTS)
+    (row,) = await store.limits.usage(UsageKind.DAY, limit=10)
+    assert (row.tokens, row.input + row.output, row.calls, row.estimated) == (160, 60, 2, 1)
+
+
+async def test_what_calls_reserve_has_an_end(store: Store, other: Store) -> None:
+    """The books of a run that reserves what no database can add up are like those of any other."""
+    await store.limits.change("run/b", {"tokens": 1_000})
+    most = Amounts(CALL_AMOUNT_MAX, CALL_AMOUNT_MAX, 1)
+    run, calls = await working(store, "a"), ("m1", "m2", "m3")
+    for call in calls:
+        run = await begun(store, run, DAY, "run/a", call=call, tokens=ABSURD, cost_micro=ABSURD)
+    assert await figures(store, DAY) == (NO_AMOUNTS, most.plus(most).plus(most))
+    run = await ended(store, run, "m1", lost=True)
+    run = await ended(store, run, "m2", usage=used(60), cost_micro=6)
+    await store.close()
+    await claimed(other, run)
+    assert await figures(other, DAY) == (most.plus(most).plus(Amounts(60, 6, 1)), NO_AMOUNTS)
+    second = await begun(other, await working(other, "b"), DAY, "run/b")
+    await ended(other, second, usage=used(60), cost_micro=6)
+    assert await figures(other, "run/b") == (Amounts(60, 6, 1), NO_AMOUNTS)
+
+
+async def test_no_sum_grows_beyond_the_largest_amount(store: Store) -> None:
+    run, most = await working(store, "a"), Usage(input=CALL_AMOUNT_MAX)
+    for number in range(1, 4):
+        run = await begun(store, run, DAY, "run/a", number=number)
+        run = await ended(store, run, number=number, usage=most, cost_micro=CALL_AMOUNT_MAX)
+    assert await figures(store, DAY) == (Amounts(3 * CALL_AMOUNT_MAX, 3 * CALL_AMOUNT_MAX, 3), NO_AMOUNTS)
+    (row,) = await store.limits.usage(UsageKind.DAY, limit=10)
+    assert (row.input, row.tokens, row.cost_micro) == (3 * CALL_AMOUNT_MAX,) * 3

@@ -12,14 +12,21 @@ import apsw
 import psycopg
 import pytest
 
-from onward.model.limits import CHAT_TOKENS
+from onward.errors import LimitReached
+from onward.model.call import Usage
+from onward.model.events import RunInterrupted
+from onward.model.limits import AMOUNT_MAX, CHAT_TOKENS, NO_AMOUNTS, Amounts
+from onward.operations.here.verify import verify_run
+from onward.store.port.leases import Lease
+from onward.store.port.limits import UsageKind
 from onward.store.port.messages import MessageQuery
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store
 from onward.store.queries import load_migrations, load_queries
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
-from tests.conformance.drafts import created, fork, held, log_of, stepped
+from tests.conformance.drafts import Draft, created, fork, held, log_of, requested, stepped
+from tests.conformance.limits import DAY, ONE, beginning, begun, ended, figures, used, working
 from tests.conformance.messages import answered, appended, speaking
 
 REFUSED = (apsw.ConstraintError, psycopg.IntegrityError, psycopg.errors.RaiseException)
@@ -324,3 +331,76 @@ async def test_a_run_from_before_chats_had_rows_is_found_by_its_chat_and_its_mes
         assert limit.limit.tokens == CHAT_TOKENS
     finally:
         await again.close()
+
+
+ABSURD = 2**63 - 1
+SPOILED = f"""
+UPDATE reservation SET charged_tokens = {ABSURD}, charged_cost_micro = {ABSURD} WHERE call = 'm2';
+UPDATE scope SET spent_tokens = {ABSURD}, spent_cost_micro = {ABSURD} WHERE id <> kind AND id <> 'run/b';
+UPDATE usage SET input = {ABSURD}, tokens = {ABSURD}, cost_micro = {ABSURD} WHERE run_id = 'a';
+"""
+
+
+async def spoiled(store: Store, database: Database) -> Draft:
+    """A run of which one call reported what no model can have, as 0.1.0 stored it, beside another run."""
+    second = await begun(store, await working(store, "b"), DAY, "run/b")
+    await ended(store, second, usage=used(60), cost_micro=6)
+    run = await begun(store, await working(store, "a"), DAY, "run/a")
+    run = await ended(store, run, usage=used(40), cost_micro=4)
+    run = await begun(store, run, DAY, "run/a", call="m2")
+    run = await ended(store, run, "m2", usage=Usage(input=ABSURD), cost_micro=ABSURD)
+    run = await begun(store, run, DAY, "run/a", call="m3")
+    database.run(SPOILED)
+    return run
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_sums_that_no_calls_can_have_are_repaired_when_a_database_is_opened(
+    make: Make, is_gone: bool
+) -> None:
+    """Also if the run that reported them is gone: then its own spending is not known any more."""
+    database = make()
+    store = await open_store(database.db)
+    await spoiled(store, database)
+    await store.close()
+    database.run("DELETE FROM migration WHERE number >= 20")
+    if is_gone:
+        database.run("DELETE FROM run WHERE id = 'a'")
+    again = await open_store(database.db)
+    try:
+        kept = Amounts(60, 6, 3) if is_gone else Amounts(200, 1_010, 3)
+        assert (await figures(again, DAY))[0] == kept
+        assert (await figures(again, "run/b"))[0] == Amounts(60, 6, 1)
+        (day,) = await again.limits.usage(UsageKind.DAY, limit=10)
+        assert (day.tokens, day.cost_micro) == kept[:2]
+        if not is_gone:
+            assert (await figures(again, "run/a")) == (Amounts(140, 1_004, 2), ONE)
+            (problem,) = (await verify_run(again, "a")).problems
+            assert "call m2 (try 1) of step start#1 reports 9,223,372,036,854,775,807 tokens" in problem
+    finally:
+        await again.close()
+
+
+async def test_sums_that_an_older_process_spoils_meanwhile_are_in_nobodys_way(
+    database: Database, store: Store
+) -> None:
+    """A process of the version before may still write to the same database."""
+    run = await spoiled(store, database)
+    said = " ".join((await verify_run(store, "a")).problems)
+    assert f"{DAY} has 9,223,372,036,854,775,807 tokens spent, which no calls can have" in said
+    run = await ended(store, run, "m3", usage=used(40), cost_micro=4)
+    run = await begun(store, run, DAY, "run/a", call="m4")
+    await store.limits.change(DAY, {"tokens": 100, "cost": 100})
+    write, _ = beginning(await working(store, "c"), DAY)
+    with pytest.raises(LimitReached):
+        await store.log.append(write, Lease("c", store.leases.owner, 1))
+    await store.limits.change(DAY, {"tokens": None, "cost": None})
+    for name in ("d", "e"):
+        more = await begun(store, await working(store, name), DAY)
+        await ended(store, more, usage=used(40), cost_micro=4)
+    run = await requested(store, run, RunInterrupted(reason="crash"))
+    spent, reserved = await figures(store, DAY)
+    assert AMOUNT_MAX <= spent.tokens < 2 * AMOUNT_MAX
+    assert reserved == NO_AMOUNTS
+    (day,) = await store.limits.usage(UsageKind.DAY, limit=10)
+    assert (day.tokens, day.cost_micro) == (AMOUNT_MAX, AMOUNT_MAX)

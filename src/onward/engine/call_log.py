@@ -18,6 +18,7 @@ from onward.handlers.calls import CallAnswer, CallOptions, StepPast
 from onward.model.call import POSITIONAL, CallFinished, CallKind, CallLost, CallStarted, CallStatus, Streamed
 from onward.model.context import check_value
 from onward.model.events import StepStarted
+from onward.model.limits import is_possible
 from onward.model.run import Run, StepCalls
 from onward.store.codec import content_hash, unseal
 from onward.store.port.log import KEPT_APART, TAIL_MAX, StoredEvent
@@ -66,6 +67,8 @@ class OneTry(msgspec.Struct, frozen=True):
         content = bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
         if content is None:
             check_value(value, f"the result of call {self.key!r}")
+        # What cannot be true could neither be stored nor added up, and the answer would be lost with it.
+        is_counted = is_possible(answer.usage, answer.cost_micro)
         return CallFinished(
             step=self.attempt.step,
             attempt=self.attempt.attempt,
@@ -77,15 +80,15 @@ class OneTry(msgspec.Struct, frozen=True):
             value=value if content is None else None,
             content=content,
             is_bytes=content is not None,
-            usage=answer.usage,
-            cost_micro=answer.cost_micro,
+            usage=answer.usage if is_counted else None,
+            cost_micro=answer.cost_micro if is_counted else None,
             model=answer.model or self.options.model,
             request_id=answer.request_id,
             thread=answer.thread,
             nodes=dict(answer.nodes),
             duration_us=duration_us,
             about=self.options.about,
-            is_cost_unknown=bool(answer.note),
+            is_cost_unknown=bool(answer.note) or not is_counted,
             note=answer.note,
         )
 

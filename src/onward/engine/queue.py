@@ -241,7 +241,7 @@ class Sweeper:
                 continue
             try:
                 found = await self._take(listed.row.id, is_restart)
-            except OnwardError as error:
+            except Exception as error:  # of any kind: the others are looked at all the same
                 self._log_once(listed.row.id, f"could not be recovered: {error}")
                 broken.append((listed.row.id, str(error)))
                 continue

@@ -17,6 +17,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
+from msgspec.structs import astuple
+
 from onward.errors import InvalidInput
 from onward.model.call import LimitHit, Reserved, Usage
 from onward.model.chat import RUN_CHATS
@@ -76,6 +78,10 @@ MEASURES = ("tokens", "cost", "calls")
 """The names of what is limited, in the order of the fields of `Amounts`."""
 WARN_PERCENT = 80
 AMOUNT_MAX = 10**15
+"""The largest limit, and where sums stop growing: every database can add it up and multiply it by a hundred,
+and every reader of JSON has its digits."""
+CALL_AMOUNT_MAX = 10**12
+"""The most tokens, and the most money in millionths, that one call can reserve or be charged for."""
 CHAT_TOKENS = 500_000
 """What a chat may spend in tokens, unless something else is said; a new database has it as a limit."""
 CALLS_PER_CHAT_RUN = 30
@@ -83,6 +89,17 @@ CALLS_PER_CHAT_RUN = 30
 MICRO = 1_000_000
 _WHOLE = re.compile(r"[0-9]{1,21}|[0-9]{1,3}(,[0-9]{3}){1,6}")
 _DOLLARS = re.compile(r"\$?([0-9]{1,13}|[0-9]{1,3}(,[0-9]{3}){1,4})(\.[0-9]{1,6})?")
+
+
+def bounded_sum(*amounts: int) -> int:
+    """The sum of amounts; AMOUNT_MAX if it is more."""
+    return min(sum(amounts), AMOUNT_MAX)
+
+
+def is_possible(usage: Usage | None, cost_micro: int | None) -> bool:
+    """Whether any one call can have used so much. A provider that says otherwise says nothing."""
+    counts = () if usage is None else (*astuple(usage), usage.tokens)
+    return all(0 <= count <= CALL_AMOUNT_MAX for count in (*counts, cost_micro or 0))
 
 
 class Amounts(NamedTuple):
@@ -93,16 +110,12 @@ class Amounts(NamedTuple):
     calls: int = 0
 
     def plus(self, other: Amounts) -> Amounts:
-        """The sum of both."""
-        return Amounts(
-            self.tokens + other.tokens, self.cost_micro + other.cost_micro, self.calls + other.calls
-        )
+        """The sum of both, which stops growing at AMOUNT_MAX."""
+        return Amounts(*map(bounded_sum, self, other))
 
     def minus(self, other: Amounts) -> Amounts:
-        """What is left of this without the other."""
-        return Amounts(
-            self.tokens - other.tokens, self.cost_micro - other.cost_micro, self.calls - other.calls
-        )
+        """What is left of this without the other; of a sum that had stopped growing, that may be nothing."""
+        return Amounts(*(max(here - there, 0) for here, there in zip(self, other, strict=True)))
 
 
 NO_AMOUNTS = Amounts()
@@ -110,7 +123,8 @@ NO_AMOUNTS = Amounts()
 
 def amounts_of(reserved: Reserved) -> Amounts:
     """What a call reserves in each of its scopes."""
-    return Amounts(reserved.tokens, reserved.cost_micro, reserved.calls)
+    wanted = (reserved.tokens, reserved.cost_micro, reserved.calls)
+    return Amounts(*(min(max(amount, 0), CALL_AMOUNT_MAX) for amount in wanted))
 
 
 def used_amounts(usage: Usage | None, cost_micro: int | None, most: Amounts) -> Amounts:
@@ -167,11 +181,13 @@ def leaves_more_room(hit: LimitHit, *, limit: int, spent: int) -> bool:
 def raised_amount(hit: LimitHit, *, limit: int, spent: int, reserved: int) -> int:
     """A limit that leaves room for the call that did not fit, and more: at least twice the present one.
 
-    It is rounded up to two digits, so that it is easy to read and to type.
+    It is rounded up to two digits, so that it is easy to read and to type. If that is more than a limit can
+    be, none is left: 0.
     """
     least = max(2 * limit, spent + reserved + hit.wanted)
     step: int = 10 ** max(0, len(str(least)) - 2)
-    return -(-least // step) * step
+    enough = -(-least // step) * step
+    return enough if enough <= AMOUNT_MAX else 0
 
 
 # -- how long a name may be ------------------------------------------------------------------------------

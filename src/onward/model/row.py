@@ -136,7 +136,8 @@ class CallOpened(Frozen, frozen=True, kw_only=True):
 class CallClosed(Frozen, frozen=True, kw_only=True):
     """Such a call has ended: its reservation is settled, and its message has its last state.
 
-    `is_unknown`: what it cost is not known, because it was lost or says so; it is charged what it reserved.
+    `is_unknown`: what it cost is not known, because it was lost, or says so, or says what cannot be; it is
+    charged what it reserved.
     One that failed and has no `usage` cost nothing. `said` is the hash of the text of its message; None: it
     is sealed later.
     """

@@ -20,6 +20,7 @@ from onward.model import events as ev
 from onward.model.call import AttemptHeld, CallFinished, CallKind, CallLost, CallStatus, Usage
 from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
 from onward.model.ids import is_in_step, node_of, place_of, step_of_gate
+from onward.model.limits import bounded_sum, is_possible
 from onward.model.run import Frozen
 
 LEFT, WITHDRAWN = "left", "withdrawn"
@@ -94,21 +95,24 @@ class StepUsage(Frozen, frozen=True, kw_only=True):
 
     def with_call(self, call: CallFinished) -> StepUsage:
         """With one more call that has ended."""
-        used, counted = call.usage or Usage(), dict[str, int]()
+        is_counted, counted = is_possible(call.usage, call.cost_micro), dict[str, int]()
+        used = call.usage if is_counted and call.usage is not None else Usage()
         if call.status is CallStatus.ERROR:
             counted["failed"] = self.failed + 1
         elif name := _COUNTED.get(call.type):
             counted[name] = getattr(self, name) + 1
         is_new = call.model and call.status is CallStatus.OK and call.model not in self.models
-        cost = self.cost_micro if call.cost_micro is None else (self.cost_micro or 0) + call.cost_micro
+        cost = self.cost_micro
+        if call.cost_micro is not None and is_counted:
+            cost = bounded_sum(cost or 0, call.cost_micro)
         return replace(
             self,
-            input=self.input + used.input,
-            output=self.output + used.output,
-            cached=self.cached + used.cached,
-            cache_write=self.cache_write + used.cache_write,
-            reasoning=self.reasoning + used.reasoning,
-            is_measured=self.is_measured or call.usage is not None,
+            input=bounded_sum(self.input, used.input),
+            output=bounded_sum(self.output, used.output),
+            cached=bounded_sum(self.cached, used.cached),
+            cache_write=bounded_sum(self.cache_write, used.cache_write),
+            reasoning=bounded_sum(self.reasoning, used.reasoning),
+            is_measured=self.is_measured or (is_counted and call.usage is not None),
             cost_micro=cost,
             models=(*self.models, call.model) if is_new else self.models,
             **counted,

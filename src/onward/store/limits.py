@@ -25,6 +25,7 @@ from onward.model.limits import (
     MEASURES,
     Amounts,
     amounts_of,
+    bounded_sum,
     day_of,
     kind_of,
     part_of,
@@ -270,7 +271,7 @@ def summed_usage(used: Iterable[tuple[UsageKey, AddedUsage]]) -> Mapping[UsageKe
     sums: dict[UsageKey, AddedUsage] = {}
     for key, more in used:
         there = sums.get(key)
-        sums[key] = more if there is None else AddedUsage(*map(sum, zip(there, more, strict=True)))
+        sums[key] = more if there is None else AddedUsage(*map(bounded_sum, there, more))
     return sums
 
 

@@ -2,7 +2,7 @@
 
 Each query has a header `-- name --`. `{name}` in a query stands for another query of the file. What names
 `{column}` or `{changing}` is no query but a list: it is repeated for each column of a run's row, or for each
-that can change, with commas between.
+that can change, with commas between. `{amount_max}` is where sums stop growing, whatever was stored before.
 
 A list of runs is made up of one or more queries, each without the lines that filter by what is not given.
 """
@@ -15,6 +15,7 @@ from importlib.resources import files
 from itertools import product
 from typing import Any
 
+from onward.model.limits import AMOUNT_MAX
 from onward.model.run import RunStatus
 from onward.model.values import tag_pattern
 from onward.store.port.runs import SEARCHED_MAX, GateQuery, RunQuery, lowered
@@ -33,7 +34,7 @@ def load_queries(package: str) -> Mapping[str, str]:
     found = _HEADER.split(text)
     queries = {name: body.strip().rstrip(";") for name, body in zip(found[1::2], found[2::2], strict=True)}
     lists = {name: _column_list(body) for name, body in queries.items() if _is_list(body)}
-    parts = queries | lists
+    parts = queries | lists | {"amount_max": str(AMOUNT_MAX)}
     return {name: _whole(body, parts) for name, body in queries.items() if name not in lists}
 
 

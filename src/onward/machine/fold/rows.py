@@ -26,7 +26,7 @@ from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus
 from onward.model.events import Event, RunForked
 from onward.model.gate import GateOpened
 from onward.model.ids import called, display_id
-from onward.model.limits import raise_argument, raised_amount
+from onward.model.limits import is_possible, raise_argument, raised_amount
 from onward.model.row import (
     CallClosed,
     CallOpened,
@@ -127,6 +127,8 @@ def _open_call(before: Run | None, event: CallFinished | CallLost) -> OpenCall |
 
 def _closed_row(known: CallOpened | OpenCall, event: CallFinished | CallLost) -> CallClosed:
     finished = event if isinstance(event, CallFinished) else None
+    is_known = finished is not None and not finished.is_cost_unknown
+    is_counted = finished is not None and is_possible(finished.usage, finished.cost_micro)
     return CallClosed(
         step=event.step,
         call=event.call,
@@ -135,9 +137,9 @@ def _closed_row(known: CallOpened | OpenCall, event: CallFinished | CallLost) ->
         is_reserved=known.is_reserved,
         is_streamed=known.is_streamed,
         model=(finished.model if finished else "") or known.model,
-        usage=finished.usage if finished else None,
-        cost_micro=finished.cost_micro if finished else None,
-        is_unknown=finished is None or finished.is_cost_unknown,
+        usage=finished.usage if finished and is_counted else None,
+        cost_micro=finished.cost_micro if finished and is_counted else None,
+        is_unknown=not (is_known and is_counted),
         said=(finished.said or None) if finished else None,
     )
 

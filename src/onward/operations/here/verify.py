@@ -1,11 +1,12 @@
 """Check that what is stored about a run agrees with its log: rows, messages, reservations, files on disk.
 
-Nothing is corrected here. A finding says what differs and what to do about it.
+Numbers must be such that a model can have. Nothing is corrected here. A finding says what differs and what
+to do about it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -19,7 +20,17 @@ from onward.machine.lifecycle import apply
 from onward.model.call import CallFinished, CallLost, CallStarted
 from onward.model.chat import Chunk, ChunkKind, Message, joined_parts
 from onward.model.events import Event, StepFinished
-from onward.model.limits import NO_AMOUNTS, Amounts, amounts_of, used_amounts
+from onward.model.limits import (
+    AMOUNT_MAX,
+    CALL_AMOUNT_MAX,
+    MEASURES,
+    NO_AMOUNTS,
+    Amounts,
+    amounts_of,
+    is_possible,
+    shown_amount,
+    used_amounts,
+)
 from onward.model.row import GateRow, MessageState
 from onward.model.run import FOLD_VERSION, Run
 from onward.read.lookup import PAGE
@@ -28,7 +39,7 @@ from onward.receipts import run_directory
 from onward.receipts.folder import CHECKPOINT
 from onward.receipts.run_directory import Homes, ManifestClaim
 from onward.store.codec import check_chain, unseal
-from onward.store.port.limits import Reservation, ReservationState
+from onward.store.port.limits import Limits, Reservation, ReservationState
 from onward.store.port.log import ORIGIN, Loaded, Position, RunLog, StoredEvent
 from onward.store.port.messages import READ_MAX, MessageQuery, Messages
 from onward.store.port.retention import Blobs
@@ -69,7 +80,8 @@ def note_reservation(reserved: dict[ReservedCall, ReservedAs], event: Event) -> 
 
 def _settled(begun: ReservedAs, event: CallFinished | CallLost) -> ReservedAs:
     settled = begun._replace(state=ReservationState.SETTLED)
-    if isinstance(event, CallLost) or event.is_cost_unknown:
+    is_known = isinstance(event, CallFinished) and is_possible(event.usage, event.cost_micro)
+    if isinstance(event, CallLost) or event.is_cost_unknown or not is_known:
         return settled._replace(charged=begun.reserved, is_estimated=True)
     return settled._replace(charged=used_amounts(event.usage, event.cost_micro, begun.reserved))
 
@@ -83,6 +95,30 @@ def compare_reservations(
         for row in stored
         if expected.get(ReservedCall(row.step, row.call, row.number))
         != (row.scopes, row.reserved, row.charged, row.is_estimated, row.state)
+    ]
+
+
+def impossible_usage(event: Event) -> list[str]:
+    """What a call reported that no model can have used. Limits count what it had reserved."""
+    if not isinstance(event, CallFinished) or is_possible(event.usage, event.cost_micro):
+        return []
+    tokens = 0 if event.usage is None else event.usage.tokens
+    cost = shown_amount("cost", event.cost_micro or 0)
+    return [
+        f"call {event.call} (try {event.number}) of step {event.step} reports {tokens:,} tokens and a cost "
+        f"of {cost}, which no model can have; limits count what it had reserved"
+    ]
+
+
+async def impossible_sums(limits: Limits, reserved: Iterable[Reservation]) -> list[str]:
+    """The sums that are beyond what sums grow to, in the scopes of these reservations."""
+    scopes = sorted({scope for row in reserved for scope in row.scopes})
+    return [
+        f"{scope.id} has {shown_amount(measure, amount)} {measure} {what}, which no calls can have"
+        for scope in await limits.read(scopes)
+        for what, amounts in (("spent", scope.spent), ("reserved", scope.reserved))
+        for measure, amount in zip(MEASURES, amounts, strict=True)
+        if not 0 <= amount <= AMOUNT_MAX + CALL_AMOUNT_MAX
     ]
 
 
@@ -171,6 +207,7 @@ async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> V
                 before, run = run, apply(run, event, run_id=run_id, at_us=record.at_us, token=record.token)
                 note_gates(gates, before, event, run, record.at_us)
                 note_reservation(reserved, event)
+                problems += impossible_usage(event)
                 if record.run_id == run_id:
                     note_message(said, event)
                 finished += [event.node] if isinstance(event, StepFinished) else []
@@ -183,6 +220,7 @@ async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> V
     problems += await _missing_artifacts(store.blobs, run)
     problems += [] if beside is None else _compare_gates(run, gates, beside.gates)
     problems += [] if beside is None else compare_reservations(reserved, beside.reservations)
+    problems += [] if beside is None else await impossible_sums(store.limits, beside.reservations)
     problems += await verify_messages(store.messages, store.blobs, run_id, said)
     problems += _lost(run, finished, acknowledged, homes)
     return Verified(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
-from onward.model.limits import DAY, kind_of
+from onward.model.limits import DAY, bounded_sum, kind_of
 from onward.model.row import RunRow
 from onward.store.limits import (
     AddedUsage,
@@ -239,7 +239,7 @@ class MemoryLimits:
         sums: dict[str, AddedUsage] = {}
         for key, used in self._state.usage.items():
             what = getattr(key, _USAGE_FIELDS.get(by, by.value))
-            sums[what] = AddedUsage(*map(sum, zip(sums.get(what, (0,) * len(used)), used, strict=True)))
+            sums[what] = AddedUsage(*map(bounded_sum, sums.get(what, (0,) * len(used)), used))
         found = [Spent(what=what, **used._asdict()) for what, used in sums.items()]
         found.sort(key=lambda one: (-one.cost_micro, -one.tokens, one.what))
         if by is UsageKind.DAY:

@@ -278,6 +278,7 @@ def arriving_calls(messages: Sequence[Message]) -> Sequence[statements.Call]:
     )
 
 
+TOO_LARGE = "22003"  # what an older version has stored, with anything added to it
 RESERVED_BEFORE = "reservation_pkey"  # the reply was lost, and this is the same write again
 # Behind those of their run and its place; so with their events in one statement, too.
 RESERVE_PARAMETERS = (
@@ -346,7 +347,7 @@ class OneTrip(msgspec.Struct):
 
     def needs_look(self, charge: Charge, error: ServerError) -> bool:
         """Whether a charge failed because it is more than adding up; so it may be the next time."""
-        if error.sqlstate != NOT_PLAIN and error.constraint != RESERVED_BEFORE:
+        if error.sqlstate not in (NOT_PLAIN, TOO_LARGE) and error.constraint != RESERVED_BEFORE:
             return False
         self.watched.update(charge.scopes)
         return True

@@ -652,9 +652,9 @@ made AS (
 ),
 charged AS (
     UPDATE scope
-    SET reserved_tokens = scope.reserved_tokens + :reserved_tokens,
-        reserved_cost_micro = scope.reserved_cost_micro + :reserved_cost_micro,
-        reserved_calls = scope.reserved_calls + :reserved_calls + CASE
+    SET reserved_tokens = LEAST(scope.reserved_tokens, {amount_max}) + :reserved_tokens,
+        reserved_cost_micro = LEAST(scope.reserved_cost_micro, {amount_max}) + :reserved_cost_micro,
+        reserved_calls = LEAST(scope.reserved_calls, {amount_max}) + :reserved_calls + CASE
             WHEN (coalesce(scope.max_tokens, kind.max_tokens, 0) = 0 OR scope.spent_tokens + scope.reserved_tokens
                 + :reserved_tokens <= coalesce(scope.max_tokens, kind.max_tokens))
             AND (coalesce(scope.max_cost_micro, kind.max_cost_micro, 0) = 0 OR :is_priced::bigint = 1
@@ -696,19 +696,20 @@ used AS (
         :output::bigint, :cached::bigint, :charged_tokens, :charged_cost_micro, :charged_calls, :is_estimated
     FROM settled
     ON CONFLICT (key_hash) DO UPDATE
-    SET input = usage.input + excluded.input, output = usage.output + excluded.output,
-        cached = usage.cached + excluded.cached, tokens = usage.tokens + excluded.tokens,
-        cost_micro = usage.cost_micro + excluded.cost_micro, calls = usage.calls + excluded.calls,
-        estimated = usage.estimated + excluded.estimated
+    SET input = LEAST(usage.input, {amount_max}) + excluded.input, output = LEAST(usage.output, {amount_max}) + excluded.output,
+        cached = LEAST(usage.cached, {amount_max}) + excluded.cached, tokens = LEAST(usage.tokens, {amount_max}) + excluded.tokens,
+        cost_micro = LEAST(usage.cost_micro, {amount_max}) + excluded.cost_micro,
+        calls = LEAST(usage.calls, {amount_max}) + excluded.calls,
+        estimated = LEAST(usage.estimated, {amount_max}) + excluded.estimated
 ),
 charged AS (
     UPDATE scope
-    SET spent_tokens = scope.spent_tokens + :charged_tokens,
-        spent_cost_micro = scope.spent_cost_micro + :charged_cost_micro,
-        spent_calls = scope.spent_calls + :charged_calls,
-        reserved_tokens = scope.reserved_tokens - :reserved_tokens,
-        reserved_cost_micro = scope.reserved_cost_micro - :reserved_cost_micro,
-        reserved_calls = scope.reserved_calls - :reserved_calls + CASE
+    SET spent_tokens = LEAST(scope.spent_tokens, {amount_max}) + :charged_tokens,
+        spent_cost_micro = LEAST(scope.spent_cost_micro, {amount_max}) + :charged_cost_micro,
+        spent_calls = LEAST(scope.spent_calls, {amount_max}) + :charged_calls,
+        reserved_tokens = GREATEST(scope.reserved_tokens - :reserved_tokens, 0),
+        reserved_cost_micro = GREATEST(scope.reserved_cost_micro - :reserved_cost_micro, 0),
+        reserved_calls = GREATEST(scope.reserved_calls - :reserved_calls, 0) + CASE
             WHEN coalesce(scope.max_tokens, kind.max_tokens, 0) > 0 AND (scope.spent_tokens + :charged_tokens) * 100
                 >= coalesce(scope.max_tokens, kind.max_tokens) * :warn_percent::bigint
                 AND NOT 'tokens' = ANY (string_to_array(scope.warned, ' '))
@@ -785,14 +786,18 @@ INSERT INTO usage (key_hash, day, project, chat, run_id, pipeline, model, input,
 VALUES (:key_hash, :day, :project, :chat, :run_id, :pipeline, :model, :input, :output, :cached, :tokens, :cost_micro, :calls,
     :estimated)
 ON CONFLICT (key_hash) DO UPDATE
-SET input = usage.input + excluded.input, output = usage.output + excluded.output,
-    cached = usage.cached + excluded.cached, tokens = usage.tokens + excluded.tokens,
-    cost_micro = usage.cost_micro + excluded.cost_micro, calls = usage.calls + excluded.calls,
-    estimated = usage.estimated + excluded.estimated;
+SET input = LEAST(usage.input, {amount_max}) + excluded.input, output = LEAST(usage.output, {amount_max}) + excluded.output,
+    cached = LEAST(usage.cached, {amount_max}) + excluded.cached, tokens = LEAST(usage.tokens, {amount_max}) + excluded.tokens,
+    cost_micro = LEAST(usage.cost_micro, {amount_max}) + excluded.cost_micro,
+    calls = LEAST(usage.calls, {amount_max}) + excluded.calls,
+    estimated = LEAST(usage.estimated, {amount_max}) + excluded.estimated;
 
 -- usage_list --
 -- The column that it is put together by is filled in.
-SELECT {what}, sum(input)::bigint, sum(output)::bigint, sum(cached)::bigint, sum(tokens)::bigint, sum(cost_micro)::bigint, sum(calls)::bigint, sum(estimated)::bigint
+SELECT {what}, LEAST(sum(input), {amount_max})::bigint, LEAST(sum(output), {amount_max})::bigint,
+    LEAST(sum(cached), {amount_max})::bigint, LEAST(sum(tokens), {amount_max})::bigint,
+    LEAST(sum(cost_micro), {amount_max})::bigint, LEAST(sum(calls), {amount_max})::bigint,
+    LEAST(sum(estimated), {amount_max})::bigint
 FROM usage
 GROUP BY {what}
 ORDER BY CASE WHEN :by::text = 'day' THEN {what} ELSE '' END DESC, 6 DESC, 5 DESC, {what}

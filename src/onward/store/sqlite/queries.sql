@@ -352,8 +352,9 @@ SET spent_tokens = excluded.spent_tokens, spent_cost_micro = excluded.spent_cost
 -- One call that begins, in one scope; nothing is changed if that has no row or no room. Differs because scopes are charged one
 -- by one: an IN with several ids builds a table of its own for each execution, which took longer than all the rest.
 UPDATE scope
-SET reserved_tokens = reserved_tokens + :tokens, reserved_cost_micro = reserved_cost_micro + :cost_micro,
-    reserved_calls = reserved_calls + :calls
+SET reserved_tokens = min(reserved_tokens, {amount_max}) + :tokens,
+    reserved_cost_micro = min(reserved_cost_micro, {amount_max}) + :cost_micro,
+    reserved_calls = min(reserved_calls, {amount_max}) + :calls
 WHERE id = :id
     AND (coalesce(max_tokens, (SELECT kind.max_tokens FROM scope AS kind WHERE kind.id = scope.kind), 0) = 0 OR spent_tokens + reserved_tokens + :tokens
         <= coalesce(max_tokens, (SELECT kind.max_tokens FROM scope AS kind WHERE kind.id = scope.kind), 0))
@@ -366,8 +367,8 @@ WHERE id = :id
 -- scope_unreserve --
 -- Undoes that, because another scope of the call has no room.
 UPDATE scope
-SET reserved_tokens = reserved_tokens - :tokens, reserved_cost_micro = reserved_cost_micro - :cost_micro,
-    reserved_calls = reserved_calls - :calls
+SET reserved_tokens = max(reserved_tokens - :tokens, 0), reserved_cost_micro = max(reserved_cost_micro - :cost_micro, 0),
+    reserved_calls = max(reserved_calls - :calls, 0)
 WHERE id = :id;
 
 -- reservation_begin --
@@ -385,9 +386,12 @@ WHERE run_id = :run_id AND call_hash = :call_hash AND state <> 'settled';
 -- scope_settle --
 -- One call that ends, the same way: nothing is changed if a limit is nearly spent, and nobody was told so.
 UPDATE scope
-SET spent_tokens = spent_tokens + :charged_tokens, spent_cost_micro = spent_cost_micro + :charged_cost_micro,
-    spent_calls = spent_calls + :charged_calls, reserved_tokens = reserved_tokens - :reserved_tokens,
-    reserved_cost_micro = reserved_cost_micro - :reserved_cost_micro, reserved_calls = reserved_calls - :reserved_calls
+SET spent_tokens = min(spent_tokens, {amount_max}) + :charged_tokens,
+    spent_cost_micro = min(spent_cost_micro, {amount_max}) + :charged_cost_micro,
+    spent_calls = min(spent_calls, {amount_max}) + :charged_calls,
+    reserved_tokens = max(reserved_tokens - :reserved_tokens, 0),
+    reserved_cost_micro = max(reserved_cost_micro - :reserved_cost_micro, 0),
+    reserved_calls = max(reserved_calls - :reserved_calls, 0)
 WHERE id = :id AND NOT (
         coalesce(max_tokens, (SELECT kind.max_tokens FROM scope AS kind WHERE kind.id = scope.kind), 0) > 0 AND (spent_tokens + :charged_tokens) * 100
             >= coalesce(max_tokens, (SELECT kind.max_tokens FROM scope AS kind WHERE kind.id = scope.kind), 0) * :warn_percent
@@ -403,8 +407,8 @@ WHERE id = :id AND NOT (
 -- scope_unsettle --
 -- Undoes that, because another scope of the call is nearly spent.
 UPDATE scope
-SET spent_tokens = spent_tokens - :charged_tokens, spent_cost_micro = spent_cost_micro - :charged_cost_micro,
-    spent_calls = spent_calls - :charged_calls, reserved_tokens = reserved_tokens + :reserved_tokens,
+SET spent_tokens = max(spent_tokens - :charged_tokens, 0), spent_cost_micro = max(spent_cost_micro - :charged_cost_micro, 0),
+    spent_calls = max(spent_calls - :charged_calls, 0), reserved_tokens = reserved_tokens + :reserved_tokens,
     reserved_cost_micro = reserved_cost_micro + :reserved_cost_micro, reserved_calls = reserved_calls + :reserved_calls
 WHERE id = :id;
 
@@ -469,14 +473,19 @@ INSERT INTO usage (key_hash, day, project, chat, run_id, pipeline, model, input,
 VALUES (:key_hash, :day, :project, :chat, :run_id, :pipeline, :model, :input, :output, :cached, :tokens, :cost_micro, :calls,
     :estimated)
 ON CONFLICT (key_hash) DO UPDATE
-SET input = usage.input + excluded.input, output = usage.output + excluded.output,
-    cached = usage.cached + excluded.cached, tokens = usage.tokens + excluded.tokens,
-    cost_micro = usage.cost_micro + excluded.cost_micro, calls = usage.calls + excluded.calls,
-    estimated = usage.estimated + excluded.estimated;
+SET input = min(usage.input, {amount_max}) + excluded.input, output = min(usage.output, {amount_max}) + excluded.output,
+    cached = min(usage.cached, {amount_max}) + excluded.cached, tokens = min(usage.tokens, {amount_max}) + excluded.tokens,
+    cost_micro = min(usage.cost_micro, {amount_max}) + excluded.cost_micro,
+    calls = min(usage.calls, {amount_max}) + excluded.calls,
+    estimated = min(usage.estimated, {amount_max}) + excluded.estimated;
 
 -- usage_list --
--- The column that it is put together by is filled in.
-SELECT {what}, sum(input), sum(output), sum(cached), sum(tokens), sum(cost_micro), sum(calls), sum(estimated)
+-- The column that it is put together by is filled in. Differs because a sum fails here if it overflows; a total is exact as far
+-- as amounts go.
+SELECT {what}, CAST(min(total(input), {amount_max}) AS INTEGER), CAST(min(total(output), {amount_max}) AS INTEGER),
+    CAST(min(total(cached), {amount_max}) AS INTEGER), CAST(min(total(tokens), {amount_max}) AS INTEGER),
+    CAST(min(total(cost_micro), {amount_max}) AS INTEGER), CAST(min(total(calls), {amount_max}) AS INTEGER),
+    CAST(min(total(estimated), {amount_max}) AS INTEGER)
 FROM usage
 GROUP BY {what}
 ORDER BY CASE WHEN :by = 'day' THEN {what} ELSE '' END DESC, 6 DESC, 5 DESC, {what}
