@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
+from onward.agents.model import Finished, TokenUsage
 from onward.engine.control.requests import Resume
 from onward.errors import LimitReached, Refused
 from onward.model.call import CallStarted, HoldsLifted, LimitWarned
+from onward.model.limits import CALL_AMOUNT_MAX, NO_AMOUNTS
 from onward.model.run import RunStatus
 from onward.store.port.limits import ReservationState, UsageKind
 from onward.store.port.log import RunLog
-from tests.agents.test_agent_step import NAME, at, calls, model
+from onward.testing.clock import ManualClock
+from onward.testing.script import ModelScript, ScriptedReply
+from tests.agents.test_agent_step import NAME, Scripted, at, calls, model
 from tests.conformance.faults import Around, FaultyStore
 from tests.conformance.limits import begun, working
 from tests.world import World, line
@@ -139,3 +144,54 @@ async def test_a_call_waits_for_what_others_reserved_and_a_dead_ones_share_is_fr
     assert scripted.received == []
     (settled,) = await process.store.limits.reservations("dead")
     assert (settled.state, settled.charged.calls) == (ReservationState.SETTLED, 2)
+
+
+class Miscounting(Scripted):
+    """A model of somebody else's that counts what no model can have used."""
+
+    counted: ClassVar[dict[str, int]] = {}
+
+    def _finished(self, *values: Any) -> Finished:
+        told = super()._finished(*values)
+        return msgspec.structs.replace(told, usage=TokenUsage(**self.counted))
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [{"input": 2**64 - 1}, {"input": 2**62, "output": 2**62}, {"input": 10**40, "output": 1}, {"output": -1}],
+)
+async def test_a_model_that_counts_what_cannot_be_is_asked_once_and_stops_nothing(
+    world: World, counted: dict[str, int]
+) -> None:
+    """Its answer counts, its call is charged what it had reserved, and the books of the day stay open."""
+    scripted = Miscounting(ModelScript(default=ScriptedReply(text="Fine.")), clock=ManualClock())
+    scripted.counted = counted
+    process = await at(world, scripted)
+    run = await process.start(line("a", "b"), chat="c")
+    assert run.status is RunStatus.COMPLETED
+    assert len(scripted.received) == 2
+    made = await process.store.limits.reservations("run")
+    assert [(one.charged, one.is_estimated) for one in made] == [(one.reserved, True) for one in made]
+    assert await process.is_sound()
+    await process.store.limits.change("chat/c", {"tokens": 0})
+    honest = await at(world, model())
+    assert (await honest.start(line("a"), "next", chat="c")).status is RunStatus.COMPLETED
+    (spent,) = await honest.store.limits.read(["chat/c"])
+    assert (spent.spent.calls, spent.reserved.calls) == (3, 0)
+
+
+async def test_a_run_that_died_in_such_a_call_can_be_taken_over_cancelled_and_resumed(world: World) -> None:
+    """Also where what it reserved is more than a database can add up: nothing stops the sweep of others."""
+    first = await world.process()
+    for name in ("a", "b", "c"):
+        await begun(
+            first.store, await working(first.store, name), "project/p", tokens=2**63 - 1, cost_micro=2**63 - 1
+        )
+    await first.die()
+    second = await at(world, model())
+    swept = await second.engine.recover()
+    assert (sorted(run.id for run in swept.stopped), swept.broken) == (["a", "b", "c"], ())
+    (spent,) = await second.store.limits.read(["project/p"])
+    assert (spent.spent.tokens, spent.reserved) == (3 * CALL_AMOUNT_MAX, NO_AMOUNTS)
+    await second.engine.cancel("a")
+    assert (await second.load("a")).run.status is RunStatus.CANCELLED
