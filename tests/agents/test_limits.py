@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import pytest
@@ -149,19 +149,24 @@ async def test_a_call_waits_for_what_others_reserved_and_a_dead_ones_share_is_fr
 class Miscounting(Scripted):
     """A model of somebody else's that counts what no model can have used."""
 
-    counted: ClassVar[dict[str, int]] = {}
+    counted = TokenUsage()
 
     def _finished(self, *values: Any) -> Finished:
         told = super()._finished(*values)
-        return msgspec.structs.replace(told, usage=TokenUsage(**self.counted))
+        return msgspec.structs.replace(told, usage=self.counted)
 
 
 @pytest.mark.parametrize(
     "counted",
-    [{"input": 2**64 - 1}, {"input": 2**62, "output": 2**62}, {"input": 10**40, "output": 1}, {"output": -1}],
+    [
+        TokenUsage(input=2**64 - 1),
+        TokenUsage(input=2**62, output=2**62),
+        TokenUsage(input=10**40, output=1),
+        TokenUsage(output=-1),
+    ],
 )
 async def test_a_model_that_counts_what_cannot_be_is_asked_once_and_stops_nothing(
-    world: World, counted: dict[str, int]
+    world: World, counted: TokenUsage
 ) -> None:
     """Its answer counts, its call is charged what it had reserved, and the books of the day stay open."""
     scripted = Miscounting(ModelScript(default=ScriptedReply(text="Fine.")), clock=ManualClock())
