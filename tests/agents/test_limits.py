@@ -150,10 +150,11 @@ class Miscounting(Scripted):
     """A model of somebody else's that counts what no model can have used."""
 
     counted = TokenUsage()
+    named = "req"
 
     def _finished(self, *values: Any) -> Finished:
         told = super()._finished(*values)
-        return msgspec.structs.replace(told, usage=self.counted)
+        return msgspec.structs.replace(told, usage=self.counted, request_id=self.named)
 
 
 @pytest.mark.parametrize(
@@ -200,3 +201,17 @@ async def test_a_run_that_died_in_such_a_call_can_be_taken_over_cancelled_and_re
     assert (spent.spent.tokens, spent.reserved) == (3 * CALL_AMOUNT_MAX, NO_AMOUNTS)
     await second.engine.cancel("a")
     assert (await second.load("a")).run.status is RunStatus.CANCELLED
+
+
+@pytest.mark.parametrize("text", ["half \ud83d of it", "\ud83d", "a\0b", "é" * 2_000])
+async def test_an_answer_and_a_request_id_of_any_characters_are_kept(world: World, text: str) -> None:
+    """A model of somebody else's may split a character. The answer is paid for, so it is not asked again."""
+    scripted = Miscounting(ModelScript(default=ScriptedReply(text=text, chunk=1)), clock=ManualClock())
+    scripted.named = text
+    process = await at(world, scripted)
+    run = await process.start(line("a"), chat="c")
+    assert run.status is RunStatus.COMPLETED
+    assert len(scripted.received) == 1
+    (answer,) = await calls(process)
+    assert answer.request_id == text.replace("\ud83d", "\N{REPLACEMENT CHARACTER}")[:1_000]
+    assert await process.is_sound()

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from onward.carry.format import BlobLine, CarriedRun, EventLine, Header, Spool, write_line
 from onward.carry.importer import CheckedExport
 from onward.errors import Refused
+from onward.model.call import CallStarted
+from onward.model.events import Event, RunClaimed, StepStarted
 from onward.store.codec import chain_hash, content_hash
 from onward.store.port.log import ORIGIN
 from tests.conformance.drafts import creation
@@ -83,3 +85,40 @@ def test_a_file_made_by_hand_can_be_sound() -> None:
 def test_what_no_database_could_hold_is_refused_before_anything_is_written(content: bytes) -> None:
     with pytest.raises(Refused, match="nothing was imported"):
         looked_at(content)
+
+
+def forged_log(*events: Event) -> bytes:
+    """An export of a run that was created, and then had these events."""
+    write, draft = creation("run", pipeline_hash=content_hash(SOURCE))
+    records = [*write.records]
+    for event in events:
+        after, draft = draft.then(event)
+        records += after.records
+    run = CarriedRun(id="run", head=len(records), hash=records[-1].hash.hex())
+    header = Header(format="onward-export", version=1, onward="1", runs=(run,))
+    blob = BlobLine(hash=content_hash(SOURCE), content=SOURCE)
+    body = write_line(header) + write_line(blob) + b"".join(write_line(EventLine.of(one)) for one in records)
+    return body + line(line="end", lines=2 + len(records), hash=blake3(body).hexdigest())
+
+
+CLAIMED = RunClaimed(token=1, worker="1@elsewhere/1")
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [RunClaimed(token=ABOVE - 1, worker="1@elsewhere/1")],
+        [CLAIMED, StepStarted(step="start#1", node="start", attempt=ABOVE - 1)],
+        [
+            CLAIMED,
+            StepStarted(step="start#1", node="start", attempt=1),
+            CallStarted(step="start#1", attempt=1, call="k", number=ABOVE - 1),
+        ],
+    ],
+    ids=["token", "attempt", "try"],
+)
+def test_a_count_that_has_no_next_number_is_refused(events: list[Event]) -> None:
+    """Who continues such a run would have to count on."""
+    with pytest.raises(Refused, match="nothing was imported"):
+        looked_at(forged_log(*events))
+    assert looked_at(forged_log(CLAIMED)).rows

@@ -20,9 +20,11 @@ import msgspec
 
 from onward.errors import CallFailed
 from onward.machine import reasons
+from onward.model.values import whole_text
 
 OUTPUT_TOKENS = 8_192
 """The ceiling of an answer whose request has none, where one must be named: to a format, or to reserve it."""
+REQUEST_ID_CHARACTERS_MAX = 1_000
 TOKENS_MAX = 10_000_000
 """More than any model reads or writes in one request: whoever says so has not counted."""
 
@@ -290,7 +292,7 @@ class AnswerCollector:
                 self._parts.append(piece)
             case Finished():
                 self._close()
-                self.finished = piece
+                self.finished = piece = _stored(piece)
             case ToolCallDelta():
                 pass  # the whole call follows
         return piece
@@ -310,7 +312,7 @@ class AnswerCollector:
         """End the reasoning that has come since the last part, which may be none, with its signature."""
         if not self._is_reasoning:
             self._close()
-        self._parts.append(Reasoning("".join(self._run), signature))
+        self._parts.append(Reasoning(whole_text("".join(self._run)), signature))
         self._run = []
 
     def _plain(self, call: ToolCall) -> ToolCall:
@@ -322,13 +324,19 @@ class AnswerCollector:
         self._ids.add(id)
         name = ODD_IN_NAMES.sub("_", call.name)[:NAME_CHARACTERS_MAX] or "unnamed"
         arguments = _NEEDLESS.sub(lambda found: found[1] + chr(int(found[2], 16)), call.arguments)
-        return msgspec.structs.replace(call, id=id, name=name, arguments=arguments)
+        return msgspec.structs.replace(call, id=whole_text(id), name=name, arguments=whole_text(arguments))
 
     def _close(self) -> None:
         if self._run:
-            text = "".join(self._run)
+            text = whole_text("".join(self._run))
             self._parts.append(Reasoning(text) if self._is_reasoning else Text(text))
             self._run = []
+
+
+def _stored(finished: Finished) -> Finished:
+    """The end of an answer with a request id that can be stored: the answer must not be lost for it."""
+    named = whole_text(finished.request_id)[:REQUEST_ID_CHARACTERS_MAX]
+    return finished if named == finished.request_id else msgspec.structs.replace(finished, request_id=named)
 
 
 async def collect(pieces: AsyncIterator[Streamed]) -> ModelAnswer:

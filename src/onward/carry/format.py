@@ -22,7 +22,7 @@ import zstandard
 from onward.errors import Refused
 from onward.model.chat import Message, Role
 from onward.model.row import MessageState
-from onward.model.values import Instant, Number
+from onward.model.values import INTEGER_MAX, Count, Instant, Number
 from onward.store.codec import content_hash
 from onward.store.port.leases import Effect
 from onward.store.port.log import Position, StoredEvent
@@ -79,9 +79,9 @@ class EventLine(ExportLine, frozen=True, kw_only=True, tag="event"):
     run: str
     seq: Number
     kind: str
-    v: Number
+    v: Annotated[int, msgspec.Meta(ge=1, le=INTEGER_MAX)]
     at_us: Instant
-    token: Number
+    token: Count
     body: str
     hash: str
     refs: tuple[str, ...] = ()
@@ -142,7 +142,7 @@ class MessageLine(ExportLine, frozen=True, kw_only=True, tag="message"):
     run: Text
     step: Text
     call: Text
-    number: Number = msgspec.field(name="try")
+    number: Count = msgspec.field(name="try")
     role: Role
     state: MessageState
     model: Text

@@ -37,6 +37,7 @@ from onward.model.chat import (
 )
 from onward.model.limits import check_name, check_scoped, check_text
 from onward.model.row import MessageState
+from onward.model.values import whole_text
 from onward.redact.redactor import NOTHING_SECRET, RedactingStream, Redactor
 from onward.store.codec import content_hash
 from onward.store.port.messages import Flushed, Growth, MessageQuery, Messages
@@ -285,7 +286,7 @@ class MessageStream:
     def growth(self) -> Growth:
         """What to flush now. What was sent once is sent again in the same chunks."""
         for kind, pieces in self._written:
-            self._cut(self._redaction.feed(kind, _storable("".join(pieces))))
+            self._cut(self._redaction.feed(kind, whole_text("".join(pieces))))
         if self._is_draining:
             self._cut(self._redaction.finish())
         self._written, self._fresh = [], 0
@@ -317,17 +318,6 @@ class MessageStream:
 
     def _drop(self) -> None:
         self._written, self._chunks, self._behind, self._fresh = [], [], 0, 0
-
-
-def _storable(text: str) -> str:
-    """The text as a database can hold it: halves of a character that came apart are joined, or replaced."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 Piece = tuple[ChunkKind, str]

@@ -16,7 +16,7 @@ import msgspec
 from onward.errors import InvalidInput
 from onward.model.events import Event
 from onward.model.ids import idempotency_key
-from onward.model.values import Instant, Number
+from onward.model.values import Count, Instant, Number
 
 CALL_KEY_CHARACTERS_MAX = 200
 POSITIONAL = re.compile(r"m[0-9]+(\.t[0-9]+)*(\.ask)?")
@@ -97,9 +97,9 @@ class CallStarted(Event, frozen=True, kw_only=True):
     BESIDE: ClassVar[frozenset[str]] = frozenset({"nodes"})
 
     step: str
-    attempt: Number
+    attempt: Count
     call: str
-    number: Number = msgspec.field(name="try")
+    number: Count = msgspec.field(name="try")
     type: str = CallKind.FUNCTION.value
     name: str = ""
     definition: str = ""
@@ -111,7 +111,7 @@ class CallStarted(Event, frozen=True, kw_only=True):
     shortened_to: Number = 0
     nodes: dict[str, bytes] = msgspec.field(default_factory=dict)
     about: str = ""
-    steering: Number = 0
+    steering: Count = 0
 
 
 class CallFinished(Event, frozen=True, kw_only=True):
@@ -131,9 +131,9 @@ class CallFinished(Event, frozen=True, kw_only=True):
     BESIDE: ClassVar[frozenset[str]] = frozenset({"content", "nodes"})
 
     step: str
-    attempt: Number
+    attempt: Count
     call: str
-    number: Number = msgspec.field(name="try")
+    number: Count = msgspec.field(name="try")
     status: CallStatus
     type: str = CallKind.FUNCTION.value
     name: str = ""
@@ -162,7 +162,7 @@ class CallLost(Event, frozen=True, kw_only=True):
 
     step: str
     call: str
-    number: Number = msgspec.field(name="try")
+    number: Count = msgspec.field(name="try")
     why: str = ""
 
 
@@ -186,7 +186,7 @@ class AttemptHeld(Event, frozen=True, kw_only=True):
     """
 
     step: str
-    attempt: Number
+    attempt: Count
     reason: str
     detail: str = ""
     until_us: Instant | None = None

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from onward.model.values import Instant, Number, Tags
+from onward.model.values import Count, Instant, Number, Tags
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
@@ -175,7 +175,7 @@ class Managed(
 
     run: str
     step: str
-    depth: Number = 1
+    depth: Count = 1
 
 
 class RunCreated(ContextEvent, frozen=True, kw_only=True):
@@ -200,7 +200,7 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     needs: tuple[str, ...] = ()
     max_running: Number | None = None
     restart_of: str | None = None
-    restarts: Number = 0
+    restarts: Count = 0
     managed_by: Managed | None = None
     workdir: str | None = None
     workspace: Workspace | None = None
@@ -228,7 +228,7 @@ class RunForked(ContextEvent, frozen=True, kw_only=True):
 class RunClaimed(Event, frozen=True, kw_only=True):
     """A process holds the run now. `lost`: the last holder had died, or had stopped executing it."""
 
-    token: Number
+    token: Count
     worker: str
     lost: bool = False
 
@@ -399,7 +399,7 @@ class StepStarted(Event, frozen=True, kw_only=True):
 
     step: str
     node: str
-    attempt: Number
+    attempt: Count
     repeatable: bool = True
     fidelity: str = ""
     degraded_from: str = ""
@@ -407,7 +407,7 @@ class StepStarted(Event, frozen=True, kw_only=True):
     parent: str | None = None
     key: str | None = None
     definition: str | None = None
-    steering: Number = 0
+    steering: Count = 0
     child: str | None = None
 
 
@@ -420,7 +420,7 @@ class AttemptFailed(Event, frozen=True, kw_only=True):
     """
 
     step: str
-    attempt: Number
+    attempt: Count
     status: StepStatus
     reason: str
     retry_at_us: Instant | None = None
@@ -437,7 +437,7 @@ class AttemptInterrupted(Event, frozen=True, kw_only=True):
     """
 
     step: str
-    attempt: Number
+    attempt: Count
     why: str
     in_doubt: bool = False
     output: LastOutput | None = None
@@ -455,7 +455,7 @@ class StepFinished(ContextEvent, frozen=True, kw_only=True):
 
     step: str
     node: str
-    attempt: Number
+    attempt: Count
     outcome: Outcome
     grown: dict[str, Any] = msgspec.field(default_factory=dict)
     next: Transition | None = None

@@ -27,7 +27,10 @@ DURATION_S_MAX = 100 * 365 * 86_400
 """A century: longer waits overflow an instant in microseconds and mean nothing."""
 INSTANT_US_MAX = 253_402_300_799_000_000
 """The last second of the year 9999: later instants cannot be written as text."""
+COUNT_MAX = 2**53
+"""More than anybody ever counts to, one by one: there is always a next number."""
 Number = Annotated[int, Meta(ge=-INTEGER_MAX - 1, le=INTEGER_MAX)]
+Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
 Instant = Annotated[int, Meta(ge=0, le=INSTANT_US_MAX)]
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _DECIMAL = re.compile(r"[0-9]{1,19}(\.[0-9]{1,19})?")
@@ -86,6 +89,17 @@ def shown(value: object) -> str:
     """A value for a message: a number may have any number of digits."""
     text = repr(value) if not isinstance(value, int) or abs(value) <= 10**SHOWN_MAX else "a very large number"
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
+
+
+def whole_text(text: str) -> str:
+    """The text as a database can hold it: halves of a character that came apart are joined, or replaced."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 PRIORITY = Whole(-(2**31), 2**31 - 1)

@@ -54,6 +54,7 @@ from onward.handlers.calls import CallAnswer, StepPast, TextSink
 from onward.handlers.port import StepContext
 from onward.model.call import LimitHit, Reserved, Usage
 from onward.model.chat import ChunkKind
+from onward.model.values import whole_text
 from onward.redact.redactor import RedactingStream, Redactor
 
 AGAIN = "This step failed: {why}. Try again. What tools have done stays done; do not repeat it."
@@ -306,14 +307,14 @@ class AgentRequest(msgspec.Struct):
             pieces = fresh[kind]
             pieces.append(text)
             if "\n" in text or len(pieces) >= HEARD_PIECES:
-                self.heard(kind, streams[kind].feed("".join(pieces)))
+                self.heard(kind, streams[kind].feed(whole_text("".join(pieces))))
                 pieces.clear()
 
         try:
             yield tell
         finally:
             for kind, stream in streams.items():
-                self.heard(kind, stream.feed("".join(fresh[kind])) + stream.finish())
+                self.heard(kind, stream.feed(whole_text("".join(fresh[kind]))) + stream.finish())
 
 
 def continued(request: ModelRequest, prefix: str) -> ModelRequest:

@@ -8,7 +8,7 @@ import msgspec
 
 from onward.clock import Clock, SystemIds
 from onward.engine.journal import Journal
-from onward.errors import InvalidInput, Refused, RunNotFound
+from onward.errors import HistoryCorrupt, InvalidInput, Refused, RunNotFound
 from onward.machine.decide.calls import decide_lift, is_held_by_limit
 from onward.machine.reasons import is_at_limit
 from onward.model.call import LimitHit
@@ -72,8 +72,8 @@ class LimitChanges(msgspec.Struct, frozen=True):
                     append_id=SystemIds().unique(),
                     known=known,
                 )
-            except RunNotFound:
-                continue  # it was deleted meanwhile
+            except (RunNotFound, HistoryCorrupt):
+                continue  # it was deleted meanwhile, or cannot be read: the limit counts for the others
             if folded.run.head > run.head:
                 lifted.append(run.id)
         return lifted
