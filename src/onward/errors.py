@@ -21,6 +21,7 @@
     - UnknownHandler          the definition or the app: no handler serves this node type
     - SpawnFailed             the machine: a command could not be started, and did not run
         - CannotExecute       the caller: there is no such program, or it may not be run
+    - ResultLost              the call: it was done, and what it returned cannot be stored
     - EffectFailed            the effect: it ran once, failed, and does not run again
     - CallFailed              the call: the service that it asked failed
     - CallTimedOut            the call: it took longer than its time limit
@@ -55,6 +56,20 @@ if TYPE_CHECKING:
 
 class OnwardError(Exception):
     """Any error that Onward raises; the message is one sentence for a person."""
+
+
+def said(error: BaseException) -> str:
+    """What an error says. Whatever it does when it is printed, this is a text that can be stored."""
+    try:
+        return str.__str__(str(error)).encode("utf-8", "replace").decode()
+    except BaseException:  # of a user's own __str__, which must not decide anything
+        return "(it cannot be printed)"
+
+
+def told(error: BaseException) -> str:
+    """Its kind, and what it says; like `said`, whatever it does when it is printed."""
+    kind, text = type(error).__name__, said(error)
+    return f"{kind}: {text}" if text else kind
 
 
 # -- a pipeline's definition -------------------------------------------------------------------------
@@ -281,6 +296,14 @@ class CallFailed(OnwardError):
     kind = ""
 
 
+class ResultLost(OnwardError):
+    """A call that must not be repeated was done, and what it returned cannot be stored: it is in doubt."""
+
+    def __init__(self, what: str, why: str, how: str) -> None:
+        self.why = why
+        super().__init__(f"{what} was done, and is not done again, but {why} A person must say {how}.")
+
+
 class CallTimedOut(OnwardError):
     """A call inside a step took longer than its time limit.
 
@@ -472,6 +495,7 @@ __all__ = [
     "PipelineNotFound",
     "Refused",
     "RefusedInList",
+    "ResultLost",
     "RunNotFound",
     "RunUnreadable",
     "SchemaInUse",

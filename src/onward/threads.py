@@ -24,6 +24,8 @@ from typing import TypeVar
 
 import msgspec
 
+from onward.errors import said
+
 T = TypeVar("T")
 
 
@@ -69,7 +71,7 @@ def begin_in_thread(
 def _acceptable(error: BaseException) -> BaseException:
     """The error, but StopIteration as another one: a future does not accept it."""
     if isinstance(error, StopIteration):
-        return RuntimeError(f"the function raised StopIteration: {error}")
+        return RuntimeError(f"the function raised StopIteration: {said(error)}")
     return error
 
 

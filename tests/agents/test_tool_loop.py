@@ -651,3 +651,26 @@ async def test_a_retry_asks_for_approval_anew(world: World) -> None:
     assert run.status is RunStatus.COMPLETED
     assert (post.begun.total(), pay.begun.total(), pay.done.total()) == (1, 2, 1)
     assert await second.is_sound()
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("odd", ["half of a character", "no text", "unprintable"])
+async def test_a_use_whose_answer_cannot_be_stored_is_not_made_again(world: World, odd: str) -> None:
+    async def act(use: ToolUse) -> ToolAnswer:
+        if odd == "unprintable":
+            raise Unprintable
+        return ToolAnswer("paid \ud800" if odd == "half of a character" else 7)  # type: ignore[arg-type]
+
+    tool = Counting("pay", ONCE, act=act)
+    scripted = model(asks(wish("pay")), default="Done.")
+    process = await working(world, scripted, tool)
+    run = await process.start(SOURCE)
+    assert run.status is RunStatus.COMPLETED
+    assert tool.begun.total() == 1
+    told = {"half of a character": "paid ?", "no text": "did its work", "unprintable": "Unprintable: "}
+    assert told[odd] in shown(scripted)[0].text
+    assert await process.is_sound()

@@ -552,11 +552,11 @@ async def test_a_key_that_cannot_be_one_is_refused(world: World, key: Any) -> No
 
 async def test_a_value_that_json_cannot_hold_fails_the_call(world: World) -> None:
     async def work(step: StepContext) -> None:
-        await step.call("a", lambda: {1, 2})
+        await step.call("a", lambda: object())
 
     process = await at(world, work)
     run = await process.start(SOURCE)
-    assert "the result of call 'a' is a set" in run.detail
+    assert "the result of call 'a' is a object" in run.detail
     assert [event.status.value for event in await answers(process)] == ["error"]
 
 

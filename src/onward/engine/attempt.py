@@ -35,6 +35,8 @@ from onward.errors import (
     StoreUnavailable,
     UnknownHandler,
     WorkspaceFailed,
+    said,
+    told,
 )
 from onward.handlers.calls import Recorder
 from onward.handlers.port import Handler, Postponed, StepContext, close_attempt
@@ -192,16 +194,15 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
         return Interrupted(step.redactor.redact(postponed.why))
     except OnwardError as error:
         if isinstance(error, CallTimedOut) and error.is_running and step.functions.is_busy():
-            why = step.redactor.redact(str(error)).rstrip(".")
+            why = step.redactor.redact(said(error)).rstrip(".")
             return Interrupted(f"{why}, and {step.functions.told}", in_doubt=True)
         step.output.raised(error)
         may_pass = isinstance(error, StoreUnavailable | StoreIO)  # a database may come back
-        failed = _without_secrets(Result.fail(str(error), retryable=may_pass), step)
+        failed = _without_secrets(Result.fail(said(error), retryable=may_pass), step)
         return replace(failed, keeps_calls=True)
     except (Exception, SystemExit) as error:
         step.output.raised(error)
-        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return replace(_without_secrets(Result.fail(why), step), keeps_calls=True)
+        return replace(_without_secrets(Result.fail(told(error)), step), keeps_calls=True)
 
 
 def _without_secrets(result: Result, step: StepContext) -> Result:

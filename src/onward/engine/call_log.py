@@ -13,21 +13,16 @@ import msgspec
 from msgspec.structs import replace
 
 from onward.engine.journal import Journal
-from onward.errors import CallFailed, HistoryCorrupt
+from onward.errors import CallFailed, HistoryCorrupt, said, told
 from onward.handlers.calls import CallAnswer, CallOptions, StepPast
 from onward.model.call import POSITIONAL, CallFinished, CallKind, CallLost, CallStarted, CallStatus, Streamed
-from onward.model.context import check_value
 from onward.model.events import StepStarted
 from onward.model.limits import is_possible
 from onward.model.run import Run, StepCalls
+from onward.model.stored import as_stored
 from onward.store.codec import content_hash, unseal
 from onward.store.port.log import KEPT_APART, TAIL_MAX, StoredEvent
 from onward.store.port.retention import Blobs
-
-
-def told(error: Exception) -> str:
-    """Its kind, and what it says."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 class OneTry(msgspec.Struct, frozen=True):
@@ -61,12 +56,15 @@ class OneTry(msgspec.Struct, frozen=True):
         )
 
     def answered(self, value: Any, duration_us: int) -> CallFinished:
-        """It has an answer: a JSON value or bytes, or a `CallAnswer` with what else is known of it."""
+        """It has an answer: bytes or what becomes JSON, or a `CallAnswer` with what else is known of it.
+
+        UnstorableValue if that cannot be stored.
+        """
         answer = value if isinstance(value, CallAnswer) else CallAnswer(value)
         value = answer.value
         content = bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
         if content is None:
-            check_value(value, f"the result of call {self.key!r}")
+            value = as_stored(value, f"the result of call {self.key!r}")
         # What cannot be true could neither be stored nor added up, and the answer would be lost with it.
         is_counted = is_possible(answer.usage, answer.cost_micro)
         return CallFinished(
@@ -99,9 +97,11 @@ class OneTry(msgspec.Struct, frozen=True):
             failed = replace(failed, is_cost_unknown=error.may_have_cost, failure=error.kind)
         return failed
 
-    def lost(self, error: Exception) -> CallLost:
+    def lost(self, error: Exception, *, is_done: bool = False) -> CallLost:
         """It will never be answered, and may have done its work."""
-        return CallLost(step=self.attempt.step, call=self.key, number=self.number, why=str(error))
+        return CallLost(
+            step=self.attempt.step, call=self.key, number=self.number, why=said(error), is_done=is_done
+        )
 
 
 PAGE = 100

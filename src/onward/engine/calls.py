@@ -26,13 +26,23 @@ import msgspec
 
 from onward.clock import TookTooLong, within
 from onward.engine.appender import Appender, EngineParts
-from onward.engine.call_log import CallMemory, OneTry, read_memory, told, value_of
+from onward.engine.call_log import CallMemory, OneTry, read_memory, value_of
 from onward.engine.claims import Hold
 from onward.engine.effects import in_doubt
 from onward.engine.hold import AttemptHold, UnderWay
 from onward.engine.messages import MessageStream
 from onward.engine.persist import unbroken
-from onward.errors import CallTimedOut, EffectFailed, InvalidInput, LimitReached, Refused, StoreError
+from onward.errors import (
+    CallTimedOut,
+    EffectFailed,
+    InvalidInput,
+    LimitReached,
+    Refused,
+    ResultLost,
+    StoreError,
+    UnstorableValue,
+    told,
+)
 from onward.handlers.calls import CallOptions, StepPast, StepQuestion
 from onward.handlers.user_functions import Functions
 from onward.machine.decide.calls import (
@@ -54,10 +64,10 @@ from onward.model.call import (
     gate_of_call,
 )
 from onward.model.chat import message_id
-from onward.model.context import check_value
 from onward.model.events import StepStarted
 from onward.model.gate import Decision
 from onward.model.result import as_value, check_effect_key, unpack_effect
+from onward.model.stored import check_returns
 
 GATE = CallKind.GATE.value
 EFFECT = "effect:"
@@ -151,14 +161,18 @@ class CallRecorder:
                 raise in_doubt(found)
             if found is not None and found.result is not None:
                 return as_value(key, unpack_effect(key, found.result))
+        check_returns(function, f"the function of effect {key!r}")
         effect = _StepEffect(self._functions, function, only_success)
         options = CallOptions(repeatable=False, type=CallKind.EFFECT.value, name=key)
         answered = await self.call(f"{EFFECT}{key}", effect.answer, (), options)
         if effect.raised is not None:
             raise effect.raised
-        if "error" in answered:
-            raise EffectFailed(key, answered["error"], f"{EFFECT}{key}")
-        return answered["value"]
+        match answered:
+            case {"error": str(error)} if len(answered) == 1:
+                raise EffectFailed(key, error, f"{EFFECT}{key}")
+            case {"value": value} if len(answered) == 1:
+                return value
+        return answered  # as a person said it
 
     def call_from_thread(self, call: Coroutine[Any, Any, Any]) -> Any:
         """The same for a plain function, which runs in a thread."""
@@ -334,10 +348,12 @@ class CallTries:
         with self._open(streamed) as stream:
             try:
                 value = await self._run(call, stream)
-                finished = one.answered(value, self._since_us(began_s))
+                finished = await self._answered(one, value, began_s)
                 if stream is not None:
                     await stream.drain()  # the end of a message comes after its text
                     finished = stream.with_text(finished)
+            except ResultLost:
+                raise  # it is recorded
             except CallTimedOut as error:
                 await unbroken(self._too_late(one, began_s, error))
                 raise
@@ -395,6 +411,20 @@ class CallTries:
         failed = failed if stream is None else stream.with_text(failed)
         await self._parts.appender.record(partial(finish_call, finished=failed))
         return failed
+
+    async def _answered(self, one: OneTry, value: Any, began_s: float) -> CallFinished:
+        """The end of a try that returned `value`. What was done is done, also if that cannot be stored."""
+        try:
+            return one.answered(value, self._since_us(began_s))
+        except UnstorableValue as unstorable:
+            if one.options.repeatable:
+                raise
+            lost = one.lost(unstorable, is_done=True)
+        decide = partial(lose_call, lost=lost, attempt=self._started.attempt)
+        await unbroken(self._parts.appender.record(decide))
+        raise ResultLost(
+            f"call {one.key!r}", lost.why, f"what it answered: --continue --answer {one.key}=VALUE"
+        )
 
     async def _too_late(self, one: OneTry, began_s: float, error: CallTimedOut) -> None:
         """A call that took too long failed; one that must not be repeated may have done its work."""
@@ -460,11 +490,9 @@ class _StepEffect(msgspec.Struct):
     async def answer(self) -> dict[str, Any]:
         """Its value or its error, as they are recorded."""
         try:
-            value = await execute(self.functions, self.function)
-            check_value(value, "the result of an effect")
+            return {"value": await execute(self.functions, self.function)}
         except Exception as error:
             if self.only_success:
                 raise
             self.raised = error
             return {"error": told(error)}
-        return {"value": value}

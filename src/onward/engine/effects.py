@@ -25,8 +25,7 @@ from msgspec.structs import replace
 
 from onward.clock import Clock, Ids
 from onward.engine.persist import retry_store, unbroken
-from onward.errors import Refused, StoreError
-from onward.model.context import check_value
+from onward.errors import Refused, ResultLost, StoreError, UnstorableValue, told
 from onward.model.result import (
     CommandResult,
     EffectResult,
@@ -37,6 +36,7 @@ from onward.model.result import (
     pack_effect,
     unpack_effect,
 )
+from onward.model.stored import as_stored, check_returns
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.owner import owner_label
 from onward.store.port.leases import Effect, Effects
@@ -160,18 +160,24 @@ class AtMostOnce(msgspec.Struct, frozen=True):
                 raise _under_way(found)
 
     async def call(self, key: str, function: Callable[[], Any], once: Once = ONCE) -> Any:
-        """The value of a function, sync or async; an exception is stored like a value."""
+        """The value of a function, sync or async; an exception is stored like a value.
+
+        If its value cannot be stored, it was done all the same: it is in doubt.
+        """
+        check_returns(function, f"the function of effect {key!r}")
         raised: list[Exception] = []
 
         async def perform() -> EffectResult:
             try:
                 value = await _called(function)
-                check_value(value, f"the result of effect {key!r}")
-                return FunctionResult(value=value)
             except Exception as error:
                 raised.append(error)
-                said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-                return FunctionResult(error=said)
+                return FunctionResult(error=told(error))
+            try:
+                return FunctionResult(value=as_stored(value, f"the result of effect {key!r}"))
+            except UnstorableValue as error:
+                how = f"what it was: `onward effect {shlex.quote(key)} --done TEXT`"
+                raise ResultLost(f"effect {key!r}", str(error), how) from None
 
         made = await self.make(key, perform, once)
         if raised:
@@ -227,7 +233,7 @@ class AtMostOnce(msgspec.Struct, frozen=True):
         except NotBegun as refused:
             await self._let_go(key, token, was_in_doubt)
             raise refused.why from refused
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, Exception, SystemExit):
             # For those who ask soon: without it they wait until its lease has expired.
             with contextlib.suppress(StoreError):
                 await self.effects.renew(key, token, is_at_it=False)

@@ -23,6 +23,7 @@ from onward.model.events import StepStarted
 from onward.model.gate import Choice, Decision, GateOpened
 from onward.model.result import excerpt
 from onward.model.run import Gate
+from onward.model.stored import check_returns
 from onward.model.values import Seconds, Whole
 from onward.pipeline.gate import (
     DEFAULT,
@@ -265,6 +266,8 @@ class CallOptions(msgspec.Struct, frozen=True):
     def check(self, key: str, function: Callable[..., Any]) -> CallOptions:
         """The options themselves; InvalidInput if they cannot be kept."""
         RETRIES.check(self.retries, f"retries of call {key!r}")
+        if not self.repeatable:
+            check_returns(function, f"the function of call {key!r}")
         if self.time_limit_s is None:
             return self
         TIME_LIMIT.check(self.time_limit_s, f"time_limit_s of call {key!r}")
@@ -412,11 +415,12 @@ class RecordedCalls:
     ) -> Any:
         """What `function(*arguments)` returns; once it has returned, it is never called again for this key.
 
-        The answer, JSON or bytes, is recorded before it is returned; a resumed step gets it from the log. An
-        exception is raised here, and the call is repeated when the step runs again. With
-        `repeatable=False` the start is recorded first: if the process dies in the middle, the step is in
-        doubt and a person decides. `retries` more tries follow after an exception. Calls may run at the same
-        time, and inside each other if the outer one is repeatable.
+        The answer, bytes or what becomes JSON, is recorded before it is returned; a resumed step gets it from
+        the log. An exception is raised here, and the call is repeated when the step runs again. With
+        `repeatable=False` the start is recorded first: if the process dies in the middle, or what the
+        function returned cannot be stored, the step is in doubt and a person decides. `retries` more tries
+        follow after an exception. Calls may run at the same time, and inside each other if the outer one is
+        repeatable.
         """
         options = CallOptions(repeatable=repeatable, time_limit_s=time_limit_s, retries=retries)
         options.check(check_call_key(key), function)

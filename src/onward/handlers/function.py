@@ -24,7 +24,8 @@ from typing import Any
 
 import msgspec
 
-from onward.errors import InvalidInput, OnwardError
+from onward.errors import InvalidInput, OnwardError, said
+from onward.errors import told as error_told
 from onward.handlers.port import StepContext, as_result
 from onward.handlers.room import traceback_of
 from onward.handlers.user_functions import without_exit
@@ -392,10 +393,9 @@ def _call(request: IsolatedCall) -> IsolatedReply:
         function = found(request.module, request.function)
         return IsolatedReply(lines=lines, outcome=outcome_of(function(request.step), request.step.node.id))
     except OnwardError as error:
-        return IsolatedReply(lines=lines, raised=str(error), retryable=False, **_where(error))
+        return IsolatedReply(lines=lines, raised=said(error), retryable=False, **_where(error))
     except (Exception, SystemExit) as error:
-        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return IsolatedReply(lines=lines, raised=said.encode("utf-8", "replace").decode(), **_where(error))
+        return IsolatedReply(lines=lines, raised=error_told(error), **_where(error))
 
 
 def _where(error: BaseException) -> dict[str, Any]:

@@ -402,8 +402,16 @@ def _text(line: bytes) -> str:
 def traceback_of(error: BaseException) -> str:
     """The traceback from the handler's own code on.
 
-    Empty for an error of Onward that no code outside Onward led to: its message says it all.
+    Empty for an error of Onward that no code outside Onward led to: its message says it all. Empty also for
+    one that does not let itself be looked at.
     """
+    try:
+        return _traceback_of(error)
+    except BaseException:  # of the error's own methods, which must not decide anything
+        return ""
+
+
+def _traceback_of(error: BaseException) -> str:
     told = traceback.TracebackException.from_exception(error)
     frames = [*told.stack]
     first = next((at for at, frame in enumerate(frames) if not _is_around(frame.filename)), None)

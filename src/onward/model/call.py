@@ -158,12 +158,16 @@ class CallFinished(Event, frozen=True, kw_only=True):
 
 
 class CallLost(Event, frozen=True, kw_only=True):
-    """A call will never be answered: its attempt, its holder or its run ended first."""
+    """A call will never be answered: its attempt, its holder or its run ended first.
+
+    `is_done`: its function returned, and `why` says why that cannot be stored.
+    """
 
     step: str
     call: str
     number: Count = msgspec.field(name="try")
     why: str = ""
+    is_done: bool = False
 
 
 class LimitHit(_Value, frozen=True, kw_only=True):

@@ -7,6 +7,8 @@ import enum
 import threading
 from dataclasses import dataclass, field
 from datetime import date
+from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
@@ -276,6 +278,7 @@ def test_a_name_that_a_provider_does_not_take_is_refused(name: str) -> None:
         ({"a": [1, True]}, '{"a":[1,true]}'),
         (Place("Ulm"), '{"city":"Ulm","tags":[]}'),
         (date(2026, 2, 1), '"2026-02-01"'),
+        ({"price": Decimal("1.50"), "in": {Path("b"), Path("a")}}, '{"price":"1.50","in":["a","b"]}'),
         (ToolAnswer("no", is_error=True), None),
     ],
 )
@@ -287,14 +290,15 @@ async def test_a_text_is_shown_as_it_is_and_anything_else_as_json(returned: Any,
     assert await used(tool_of(give)) == (returned if shown is None else ToolAnswer(shown))
 
 
-async def test_what_is_no_json_is_an_error() -> None:
+async def test_what_is_no_json_is_no_reason_to_use_the_tool_again() -> None:
     def give() -> Any:
         """Give it."""
         return threading.Lock()
 
     answer = await used(tool_of(give))
-    assert answer.is_error
-    assert "cannot be shown as JSON" in answer.text
+    assert not answer.is_error
+    assert "do not use it again" in answer.text
+    assert "is a lock, which cannot be stored" in answer.text
 
 
 @pytest.mark.parametrize("is_async", [True, False])

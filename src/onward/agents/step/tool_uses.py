@@ -27,11 +27,13 @@ from onward.errors import (
     Refused,
     StaleHistory,
     StoreError,
+    said,
+    told,
 )
 from onward.handlers.calls import CallAnswer, CallOptions, StepQuestion, step_question
 from onward.handlers.port import StepContext
 from onward.model.call import CallKind
-from onward.model.context import check_value
+from onward.model.context import check_value, plain_text
 from onward.model.gate import Decision
 from onward.redact.redactor import Redactor
 
@@ -94,13 +96,13 @@ class OneUse(msgspec.Struct, frozen=True):
         except NOT_MINE:
             raise
         except ToolRefused as refused:
-            answer = ToolAnswer(str(refused), is_error=True)
+            answer = ToolAnswer(said(refused), is_error=True)
         except CallTimedOut as late:
             if late.is_running or not rules.repeatable:
                 raise  # nobody knows how far it came
             answer = ToolAnswer(str(late), is_error=True)
         except Exception as error:
-            answer = ToolAnswer(f"{type(error).__name__}: {error}", is_error=True)
+            answer = ToolAnswer(told(error), is_error=True)
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is None or task.cancelling():
                 raise  # the attempt ends
@@ -165,8 +167,8 @@ def result_of(call: ToolCall, value: Any, left: str = "") -> ToolResult:
     if isinstance(value, Mapping) and isinstance(value.get("text"), str):
         return ToolResult(call.id, value["text"], bool(value.get("is_error")))
     if value is None:
-        told = f"{UNKNOWN} A person decided to continue."
-        return ToolResult(call.id, "\n".join(filter(None, (told, left))), is_error=True)
+        unknown = f"{UNKNOWN} A person decided to continue."
+        return ToolResult(call.id, "\n".join(filter(None, (unknown, left))), is_error=True)
     return ToolResult(call.id, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
@@ -245,9 +247,12 @@ def _error(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(call.id, text, is_error=True)
 
 
-def _recorded(answer: ToolAnswer, step: StepContext, most: int) -> CallAnswer:
+def _recorded(answer: object, step: StepContext, most: int) -> CallAnswer:
     """What is stored of an answer: what the model sees, and the whole if that is more."""
-    text = step.redactor.redact(answer.text)
+    # What cannot be stored, such as half of a character, is no reason to use the tool again.
+    if not isinstance(answer, ToolAnswer) or not isinstance(answer.text, str):
+        answer = ToolAnswer("The tool did its work, but what it answered is not a text.")
+    text = step.redactor.redact(plain_text(answer.text, "what a tool answered"))
     value: dict[str, Any] = {"text": text}
     if answer.is_error:
         value["is_error"] = True

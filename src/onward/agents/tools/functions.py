@@ -23,7 +23,8 @@ from onward.agents.model import Tool
 from onward.agents.tools import port
 from onward.agents.tools.toolbox import is_allowed
 from onward.clock import Clock, SystemClock, TookTooLong, within
-from onward.errors import CallTimedOut, InvalidInput, OnwardError
+from onward.errors import CallTimedOut, InvalidInput, OnwardError, UnstorableValue
+from onward.errors import told as error_told
 from onward.handlers.calls import TIME_LIMIT
 from onward.handlers.function import (
     ANSWER_BYTES_MAX,
@@ -38,6 +39,7 @@ from onward.handlers.function import (
 )
 from onward.handlers.port import StepContext
 from onward.handlers.user_functions import PATIENCE_S
+from onward.model.stored import as_stored
 from onward.model.values import Whole, shown
 from onward.pipeline.graph import Node
 
@@ -157,23 +159,23 @@ def _check_rules(rules: port.ToolRules, where: str) -> None:
 
 
 def answer_of(returned: object) -> port.ToolAnswer:
-    """A text as it is, anything else as JSON."""
+    """A text as it is, anything else as JSON, by the rule of all stored values.
+
+    The function has done its work, so what cannot be shown is no reason to use it again.
+    """
     if isinstance(returned, port.ToolAnswer):
         return returned
-    if isinstance(returned, str):
+    if type(returned) is str:
         return port.ToolAnswer(returned)
     try:
-        return port.ToolAnswer(msgspec.json.encode(returned).decode())
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        kind = type(returned).__name__
-        return port.ToolAnswer(f"the tool returned a {kind}, which cannot be shown as JSON", is_error=True)
+        return port.ToolAnswer(msgspec.json.encode(as_stored(returned, "what it returned")).decode())
+    except UnstorableValue as error:
+        return port.ToolAnswer(f"The tool did its work, so do not use it again for this, but {error}")
 
 
 def answer_of_error(error: BaseException) -> port.ToolAnswer:
     """What a function raised, without its traceback."""
-    told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    told = told.encode("utf-8", "replace").decode()
-    return port.ToolAnswer(told[:MESSAGE_CHARACTERS], is_error=True)
+    return port.ToolAnswer(error_told(error)[:MESSAGE_CHARACTERS], is_error=True)
 
 
 class FunctionTools:

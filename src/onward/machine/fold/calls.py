@@ -127,7 +127,9 @@ def call_lost(run: Run, event: CallLost, at_us: int) -> Changes:
         raise IllegalEvent(run.status, event, why)
     calls = replace(calls, open=without(calls.open, event.call))
     if not begun.repeatable:
-        told = calls.told if not begun.about else {**calls.told, event.call: told_of(begun)}
+        said = f"it was done, but {event.why}"[:TOLD_MAX] if event.is_done else ""
+        said = " · ".join(filter(None, (told_of(begun) if begun.about else "", said)))
+        told = {**calls.told, event.call: said} if said else calls.told
         calls = replace(calls, lost={**calls.lost, event.call: event.number}, told=told)
     return _changed(run, replace(opened, calls=calls), run.open_calls - 1)
 

@@ -176,7 +176,7 @@ def _in_doubt(run: Run, opened: OpenStep) -> Action:
     if opened.calls is not None and opened.calls.lost:
         calls = ", ".join(opened.calls.lost)
         detail = f"step {opened.step} was cut off in {calls}, which must not be repeated blindly"
-    if opened.state is AttemptState.INTERRUPTED:
+    if opened.state is not AttemptState.OPEN and opened.reason:
         detail += f": {opened.reason}"
     return stop_with(run, RunInterrupted(reason=reasons.IN_DOUBT, detail=detail))
 
