@@ -227,13 +227,17 @@ def make_submitting(
     """
     from onward.clock import SystemClock, SystemIds
     from onward.engine.control.create import Creating, Submitting
+    from onward.engine.control.limits import LimitChanges
     from onward.engine.definitions import DefinitionCache
     from onward.engine.journal import Journal
 
     clock = SystemClock()
     journal = Journal(store.log, clock, redactor)
     workspaces = _LateWorkspaces(store, runs)
-    creating = Creating(journal, clock, SystemIds(), DefinitionCache(kinds), sources, workspaces, store.runs)
+    creating = Creating(
+        *(journal, clock, SystemIds(), DefinitionCache(kinds), sources, workspaces, store.runs),
+        LimitChanges(store, clock),
+    )
     return Submitting(creating, journal, clock)
 
 

@@ -12,7 +12,7 @@ from onward.agents.model import Finished, TokenUsage
 from onward.engine.control.requests import Resume
 from onward.errors import LimitReached, Refused
 from onward.model.call import CallStarted, HoldsLifted, LimitWarned
-from onward.model.limits import CALL_AMOUNT_MAX, NO_AMOUNTS
+from onward.model.limits import CALL_AMOUNT_MAX, CALLS_PER_RUN, NO_AMOUNTS, Amounts
 from onward.model.run import RunStatus
 from onward.store.port.limits import ReservationState, UsageKind
 from onward.store.port.log import RunLog
@@ -59,6 +59,35 @@ async def test_a_spent_limit_interrupts_the_run_and_a_raised_one_continues_it(
     assert resumed.run.status is RunStatus.COMPLETED
     assert len(scripted.received) == 3
     assert await process.is_sound()
+
+
+async def test_a_run_makes_300_requests_until_a_person_allows_more(world: World) -> None:
+    """Design §14: a ceiling that every run has, in a new database and in an old one, for restarts too."""
+    scripted = model()
+    process = await at(world, scripted)
+    (scope,) = await process.store.limits.read(["run/run"])
+    assert scope.limit == Amounts(calls=CALLS_PER_RUN) == Amounts(calls=300)
+    loop = 'a [max_visits=1000]; start -> a; a -> a; a -> exit [condition="outcome=fail"]'
+    run = await process.start(f"digraph g {{ start [shape=Mdiamond]; exit [shape=Msquare]; {loop} }}")
+    assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "limit")
+    assert len(scripted.received) == 300
+    with pytest.raises(Refused, match=r"--raise run\.calls=600"):
+        await process.resume()
+    resumed = await process.engine.resume("run", Resume(raises=(("run", "calls", 310),)))
+    assert (resumed.run.status, len(scripted.received)) == (RunStatus.INTERRUPTED, 310)
+    assert await process.is_sound()
+
+
+async def test_a_new_run_may_have_higher_ceilings(world: World) -> None:
+    scripted = model()
+    process = await at(world, scripted)
+    loop = 'a; start -> a; a -> a; a -> exit [condition="outcome=fail"]'
+    run = await process.start(
+        f"digraph g {{ start [shape=Mdiamond]; exit [shape=Msquare]; {loop} }}",
+        raises=(("run", "visits", 400), ("run", "calls", 350)),
+    )
+    assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "limit")
+    assert (len(scripted.received), run.max_visits) == (350, 400)
 
 
 async def test_a_model_without_a_price_is_not_asked_under_a_limit_on_cost(world: World) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from onward.chats.decide import precheck, scopes_checked
 from onward.model.chat import IntakeOutcome, Wish
-from onward.model.limits import CALLS_PER_CHAT_RUN, CHAT_TOKENS, Amounts
+from onward.model.limits import CALLS_PER_CHAT_RUN, CALLS_PER_RUN, CHAT_TOKENS, Amounts
 from onward.operations.local.database import LocalLimits
 from onward.operations.requests import ListLimits, ResetLimits, SetLimit
 from onward.store.port.limits import Scope
@@ -66,13 +66,15 @@ async def test_every_chat_has_a_limit_on_tokens_until_another_is_set(world: Worl
     desk = await desk_of(world)
     limits = LocalLimits(desk.process.store, desk.process.clock)
     (of_chat, of_run) = await desk.process.store.limits.read(["chat/any", "run/any"])
-    assert (of_chat.limit.tokens, of_run.limit) == (CHAT_TOKENS, Amounts())
+    assert (of_chat.limit.tokens, of_run.limit) == (CHAT_TOKENS, Amounts(calls=CALLS_PER_RUN))
     await limits.set_limit(SetLimit(scope="chat", measure="tokens", value=0))
     (of_chat,) = await desk.process.store.limits.read(["chat/any"])
     assert of_chat.limit == Amounts()
-    await limits.reset_limits(ResetLimits(scope="chat"))
-    (of_chat,) = await desk.process.store.limits.read(["chat/any"])
-    assert of_chat.limit.tokens == CHAT_TOKENS
+    await limits.set_limit(SetLimit(scope="run", measure="calls", value=7))
+    for kind in ("chat", "run"):
+        await limits.reset_limits(ResetLimits(scope=kind))
+    (of_chat, of_run) = await desk.process.store.limits.read(["chat/any", "run/any"])
+    assert (of_chat.limit.tokens, of_run.limit.calls) == (CHAT_TOKENS, CALLS_PER_RUN)
 
 
 async def test_a_run_of_a_chat_may_make_so_many_calls_unless_something_is_said_about_runs(

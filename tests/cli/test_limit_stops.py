@@ -39,6 +39,45 @@ def test_the_command_that_continues_a_run_after_a_limit_works_as_it_is_printed(t
     assert talk.inside(*words).code == 0
 
 
+LOOP = """digraph loop { start [shape=Mdiamond]; exit [shape=Msquare]; a [prompt="Say it."]
+  test [shape=parallelogram, tool_command="false"]
+  start -> a -> test; test -> a [condition="outcome=fail"]; test -> exit [condition="outcome=success"] }"""
+
+
+def test_a_loop_without_an_end_stops_and_says_beforehand_at_how_much(talk: Shell) -> None:
+    """The ceilings of a run are said once, when it starts; not where nothing asks a model."""
+    talk.write("loop.dot", LOOP)
+    stopped = talk.inside("run", "loop.dot", "--run-id", "loop")
+    assert stopped.code == 75
+    said = [line for line in stopped.out.splitlines() if line.startswith("  limits ")]
+    assert said == [
+        "  limits    at most 25 visits of an agent that has no max_visits and 300 model requests; "
+        "--raise run.visits=N or run.calls=N allows more"
+    ]
+    words = hint(stopped, "continue with:")
+    assert words == ["resume", "loop", "--raise", "run.visits=50"]
+    for command in ("status", "show"):
+        assert hint(talk.inside(command, "loop"), "continue") == words
+    limit = talk.inside("show", "loop", "--json").json["limit"]
+    assert (limit["measure"], limit["used"], limit["raise_to"]) == ("visits", 25, "run.visits=50")
+    assert talk.inside("resume", "loop").code == 1
+    assert talk.inside("resume", "loop", "--raise", "run.visits=26").code == 75
+    assert len(talk.inside("calls", "loop", "--json").json) == 26
+    raised = ("--raise", "run.visits=40", "--raise", "run.calls=900")
+    queued = talk.inside("submit", "loop.dot", "--run-id", "later", *raised)
+    assert "at most 40 visits of an agent that has no max_visits and 900 model requests" in queued.out
+    (scope,) = [one for one in talk.inside("limits", "--json").json["scopes"] if one["scope"] == "run/later"]
+    assert scope["calls"]["limit"] == 900
+    assert "  limits " not in talk.inside("run", "loop.dot", "--simulate").out
+
+
+@pytest.mark.parametrize("text", ["day.visits=3", "run.visits=x", "run.visit=3", "run=3"])
+def test_a_ceiling_that_is_none_is_refused_before_anything_happens(talk: Shell, text: str) -> None:
+    assert talk.inside("run", "talk.dot", "--run-id", "none", "--raise", text).code == 2
+    assert talk.inside("submit", "talk.dot", "--run-id", "none", "--raise", "run.tokens=3").code == 2
+    assert talk.inside("status", "none").code == 1
+
+
 def test_a_resume_that_would_stop_again_is_refused_and_says_what_to_type(talk: Shell) -> None:
     talk.inside("limits", "set", "run", "tokens", "150")
     assert talk.inside("run", "talk.dot", "--run-id", "short").code == 75

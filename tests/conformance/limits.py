@@ -408,7 +408,7 @@ async def test_scopes_are_listed_with_the_defaults_first_and_the_newest_day_befo
     for scope in ("run/a", "day/2023-11-13", "day", "chat/c", "day/2023-11-14"):
         await store.limits.change(scope, {"calls": 3})
     listed = [scope.id for scope in await store.limits.list(limit=10)]
-    assert listed == ["chat", "day", "chat/c", "day/2023-11-14", "day/2023-11-13", "run/a"]
+    assert listed == ["chat", "day", "run", "chat/c", "day/2023-11-14", "day/2023-11-13", "run/a"]
     assert len(await store.limits.list(limit=2)) == 2
 
 

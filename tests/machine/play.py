@@ -53,10 +53,21 @@ class Play:
     """One run of one pipeline, claimed and advanced to its first effect unless told otherwise."""
 
     def __init__(
-        self, body: str | Definition, context: Mapping[str, Any] | None = None, *, claim: bool = True
+        self,
+        body: str | Definition,
+        context: Mapping[str, Any] | None = None,
+        *,
+        claim: bool = True,
+        simulation: dict[str, Any] | None = None,
     ) -> None:
         self.definition = body if isinstance(body, Definition) else define(body)
-        first = RunCreated(pipeline="g", pipeline_hash="h", start_node="start", context=dict(context or {}))
+        first = RunCreated(
+            pipeline="g",
+            pipeline_hash="h",
+            start_node="start",
+            context=dict(context or {}),
+            simulation=simulation,
+        )
         self.now_us = 1_000_000
         self.log: list[tuple[Event, int, int]] = [(first, self.now_us, 0)]
         self.run = apply(None, first, run_id="r", at_us=self.now_us, token=0)
@@ -152,9 +163,10 @@ class Play:
         action: str | None = None,
         step: str | None = None,
         take_over: bool = False,
+        raises: tuple[tuple[str, str, int], ...] = (),
     ) -> Action:
         """A person sends the run on; it is claimed and goes on."""
-        request = ResumeRequest("pat", from_node, action, step, take_over=take_over)
+        request = ResumeRequest("pat", from_node, action, step, take_over=take_over, raises=raises)
         holder_view = msgspec.structs.replace(holder_view, now_us=self.now_us)
         self.write(*decide_resume(self.definition, self.run, holder_view, request))
         return self.go()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from onward.errors import Refused
+from onward.machine.definition import AGENT_VISITS, MAX_VISITS
 from onward.model.events import Event, GoalRedirected, StepStatus
 from onward.model.result import Result
 from onward.model.run import RunStatus
@@ -26,6 +28,49 @@ def test_a_node_is_visited_no_more_often_than_the_graph_allows() -> None:
     assert "visited 3 times (max_visits)" in play.run.detail
     play.resume(NO_ONE)
     assert play.run.reason == "pipeline_error"
+
+
+ENDLESS = 'a [prompt=x%s]; %s start -> a; a -> a; a -> exit [condition="outcome=fail"]'
+
+
+def visited(play: Play) -> int:
+    """Succeed at every visit until the run stops; returns how often the node was visited."""
+    while play.run.status is RunStatus.RUNNING:
+        play.succeed()
+    return play.run.visits.get("a", 0)
+
+
+def test_a_node_that_asks_a_model_is_visited_25_times_until_a_person_allows_more() -> None:
+    """Design §14: a ceiling that every run has, counted through resumes."""
+    play = Play(ENDLESS % ("", ""))
+    assert visited(play) == AGENT_VISITS == 25
+    assert (play.run.status, play.run.reason) == (RunStatus.INTERRUPTED, "limit")
+    assert "node a was visited 25 times" in play.run.detail
+    with pytest.raises(Refused, match=r"--raise run\.visits=50") as refused:
+        play.resume(NO_ONE)
+    assert refused.value.code == "limit_exceeded"
+    play.resume(NO_ONE, raises=(("run", "visits", 30),))
+    assert visited(play) == 30
+    assert (play.run.reason, play.refolded()) == ("limit", play.run)
+    play.resume(NO_ONE, from_node="exit")
+    assert play.run.status is RunStatus.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("node", "graph", "times"),
+    [(", max_visits=40", "", 40), ("", "max_visits=60;", 60), (", max_visits=3", "max_visits=9;", 3)],
+)
+def test_what_the_pipeline_says_of_visits_counts_instead(node: str, graph: str, times: int) -> None:
+    play = Play(ENDLESS % (node, graph))
+    assert visited(play) == times
+    assert (play.run.status, play.run.reason) == (RunStatus.FAILED, "pipeline_error")
+    play.resume(NO_ONE, raises=(("run", "visits", times + 2),))
+    assert visited(play) == times + 2
+
+
+def test_a_tool_and_a_simulated_agent_have_no_such_ceiling() -> None:
+    assert visited(Play(ENDLESS.replace("prompt=x", "type=tool") % ("", ""))) == MAX_VISITS
+    assert visited(Play(ENDLESS % ("", ""), simulation={})) == MAX_VISITS
 
 
 def test_a_ceiling_of_one_visit_allows_one() -> None:

@@ -151,7 +151,7 @@ async def test_every_reply_about_limits_is_what_its_type_says(world: World) -> N
     check(changed, LimitChanged)
     listed = await limits.list_limits(ListLimits())
     check(listed, LimitList)
-    assert [one["scope"] for one in listed["scopes"]] == ["chat", "chat/c", "run/run"]
+    assert [one["scope"] for one in listed["scopes"]] == ["chat", "run", "chat/c", "run/run"]
     check(await limits.reset_limits(ResetLimits(scope="chat")), LimitChanged)
     found = await limits.get_usage(GetUsage(by="chat"))
     check(found, UsageList)

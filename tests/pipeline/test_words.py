@@ -147,7 +147,7 @@ def test_an_attribute_that_is_nearly_ours_is_named(
             "condition of node 'a' has no effect: it belongs to an edge",
         ),
         ("graph [goal_gate=true]", ERROR, "goal_gate of the graph has no effect: it belongs to a node"),
-        ("a [max_visits=3]", WARNING, "max_visits of node 'a' has no effect: it belongs to the graph"),
+        ("a [max_steps=3]", WARNING, "max_steps of node 'a' has no effect: it belongs to the graph"),
         ("timeout=5s", WARNING, "timeout of the graph has no effect: it belongs to a node"),
         ("a; a -> a [prompt=x]", WARNING, "prompt of edge a -> a has no effect: it belongs to a node"),
     ],

@@ -38,7 +38,7 @@ from onward.model.chat import (
     write_reading,
 )
 from onward.model.ids import Wanted, read_wanted
-from onward.model.limits import CALLS_PER_CHAT_RUN
+from onward.model.limits import CALLS_PER_CHAT_RUN, CALLS_PER_RUN
 from onward.model.run import Run, RunStatus
 from onward.model.settings import ChatSettings
 from onward.model.values import tags_in
@@ -346,7 +346,7 @@ class RunStarting(msgspec.Struct, frozen=True):
     async def _limit_calls(self, run_id: str) -> None:
         """Limit the calls of a run of a chat, unless something is said about runs or about this one."""
         (scope,) = await self.engine.store.limits.read([f"run/{run_id}"])
-        if scope.own[2] is None and scope.default[2] is None:
+        if scope.own[2] is None and scope.default[2] in (None, CALLS_PER_RUN):
             await self.engine.store.limits.change(scope.id, {"calls": CALLS_PER_CHAT_RUN})
 
 

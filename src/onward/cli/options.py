@@ -8,13 +8,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from cyclopts import CoercionError, Group, Parameter
 
 from onward.cli.output import Output
 from onward.errors import InvalidInput
+from onward.model.limits import SCOPE_KINDS, VISITS, check_scope, kind_of, read_amount
 from onward.model.values import INSTANT_US_MAX, Seconds, Whole, read_rfc3339, shown
+from onward.operations.requests import LimitRaise
 
 if TYPE_CHECKING:
     from cyclopts import Token
@@ -220,4 +222,35 @@ def read_time(text: str, what: str, *, now_us: int) -> int:
     raise InvalidInput(
         f"{what} {shown(text)} is neither a time with its zone, such as 2030-01-31T09:00:00Z, nor a delay, "
         "such as +10m."
+    )
+
+
+Raises = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--raise",
+        negative="",
+        help="Raise a limit of the run first, such as run.calls=1000, run.visits=50 or day.tokens=200000. "
+        "Repeatable.",
+        metavar="SCOPE.KEY=VALUE",
+    ),
+]
+
+
+def raise_of(text: str) -> LimitRaise:
+    """The limit to raise that `day.tokens=200000` names."""
+    name, equals, value = text.rpartition("=")
+    scope, dot, measure = name.rpartition(".")
+    if not equals or not dot or kind_of(scope) not in SCOPE_KINDS:
+        raise InvalidInput(
+            f"--raise {text[:60]!r} names no limit; write SCOPE.KEY=VALUE, such as day.tokens=200000 or "
+            f"run.visits=50, with one of {', '.join(SCOPE_KINDS)}."
+        )
+    kind, _, id = check_scope(scope).partition("/")
+    amount = read_amount("calls" if measure == VISITS else measure, value)
+    return LimitRaise(
+        kind=cast('Literal["chat", "day", "project", "run"]', kind),
+        id=id,
+        measure=cast('Literal["tokens", "cost", "calls", "visits"]', measure),
+        value=amount,
     )

@@ -381,7 +381,12 @@ class Engine:
         return Creating(
             *(self.journal, self._clock, self._ids, self._serving, self.sources, self._workspaces),
             self.store.runs,
+            self._limits,
         )
+
+    @cached_property
+    def _limits(self) -> LimitChanges:
+        return LimitChanges(self.store, self._clock)
 
     @cached_property
     def _starting(self) -> Starting:
@@ -402,7 +407,7 @@ class Engine:
             runner=self._runner,
             requests=self._requests,
             leftovers=self.leftovers,
-            limits=LimitChanges(self.store, self._clock),
+            limits=self._limits,
         )
 
     @cached_property

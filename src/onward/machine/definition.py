@@ -20,6 +20,8 @@ from onward.pipeline.source import as_text
 from onward.pipeline.vocabulary import ON_MESSAGE, WHILE_RUNNING, WHILE_RUNNING_RULES
 
 MAX_VISITS = 1_000
+AGENT_VISITS = 25
+"""How often a run visits a node that asks a model, unless the pipeline or a person says how often."""
 MAX_STEPS = 100_000
 MAX_REROUTES = 50
 MAX_RESTARTS = 100
@@ -79,6 +81,11 @@ class Definition:
     def _ceiling(self, name: str, default: int) -> int:
         found = self.graph.count(name)
         return default if found is None else found
+
+    def written_visits(self, node: Node) -> int | None:
+        """How often the pipeline says that the node may be visited; the node's own word counts first."""
+        own = node.count("max_visits")
+        return self.graph.count("max_visits") if own is None else own
 
     @cached_property
     def goal_gates(self) -> frozenset[str]:

@@ -184,7 +184,8 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     `simulation` is the script of a simulated run; `simulates_tools`: no command and no handler of the app is
     executed either. `trims_output`: its tools' output has no last newline; in runs from before, it has.
     `wake_at_us`: it is due then, and not at once. Its calls are charged to another run if `charged_to` names
-    one. `pipeline_version` is there if the pipeline was found by its registered name.
+    one. `pipeline_version` is there if the pipeline was found by its registered name. A node may be visited
+    `max_visits` times, if that is more often than it could be otherwise.
     """
 
     pipeline: str
@@ -212,6 +213,7 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     project: str | None = None
     charged_to: str | None = None
     pipeline_version: Number | None = None
+    max_visits: Number = 0
 
 
 class RunForked(ContextEvent, frozen=True, kw_only=True):
@@ -315,7 +317,8 @@ class RunFailed(Event, frozen=True, kw_only=True):
 class RunResumed(Event, frozen=True, kw_only=True):
     """A person resumed a stopped run: from where, and what happens to the step it stopped in.
 
-    `repeats` are calls of that step that a person allows to be repeated, although they were answered.
+    `repeats` are calls of that step that a person allows to be repeated, although they were answered. From
+    now on a node may be visited `max_visits` times, if that is more often than it could be before.
     """
 
     by: str
@@ -324,6 +327,7 @@ class RunResumed(Event, frozen=True, kw_only=True):
     step: str | None = None
     restore_workspace: bool = False
     repeats: tuple[str, ...] = ()
+    max_visits: Number = 0
 
 
 class RunDismissed(Event, frozen=True, kw_only=True):

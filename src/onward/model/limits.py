@@ -12,6 +12,7 @@ Names, those of scopes too, stand in indexes of the database, and there is an en
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -84,8 +85,12 @@ CALL_AMOUNT_MAX = 10**12
 """The most tokens, and the most money in millionths, that one call can reserve or be charged for."""
 CHAT_TOKENS = 500_000
 """What a chat may spend in tokens, unless something else is said; a new database has it as a limit."""
+CALLS_PER_RUN = 300
+"""How many calls a run may make, unless something else is said; a new database has it as a limit."""
 CALLS_PER_CHAT_RUN = 30
-"""How many calls a run of a chat may make, unless a limit is set for runs."""
+"""How many calls a run of a chat may make, unless another limit is set for runs."""
+VISITS = "visits"
+"""What a run's own ceiling of visits is raised by: `run.visits`. It is no amount, and no scope has it."""
 MICRO = 1_000_000
 _WHOLE = re.compile(r"[0-9]{1,21}|[0-9]{1,3}(,[0-9]{3}){1,6}")
 _DOLLARS = re.compile(r"\$?([0-9]{1,13}|[0-9]{1,3}(,[0-9]{3}){1,4})(\.[0-9]{1,6})?")
@@ -171,6 +176,14 @@ def raise_argument(scope: str, measure: str, amount: int) -> str:
     """What `--raise` takes to raise a limit of a run: `run.tokens=200000`, `day.cost=2.50`."""
     typed = shown_amount(measure, amount).replace(",", "").lstrip("$")
     return f"{kind_of(scope)}.{measure}={typed}"
+
+
+VISITS_MAX = 10**9
+
+
+def raised_visits(raises: Sequence[tuple[str, str, int]]) -> int:
+    """How often these let a run visit each node; 0 if they say nothing of visits."""
+    return max((value or VISITS_MAX for _, measure, value in raises if measure == VISITS), default=0)
 
 
 def leaves_more_room(hit: LimitHit, *, limit: int, spent: int) -> bool:

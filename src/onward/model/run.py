@@ -35,7 +35,7 @@ def simulation_of(created: RunCreated) -> Simulation | None:
     return Simulation(script=created.simulation, real_tools=not created.simulates_tools)
 
 
-FOLD_VERSION = 17
+FOLD_VERSION = 18
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
 RESTARTED_AS = "restarted_as"
@@ -304,6 +304,8 @@ class Run(Frozen, frozen=True, kw_only=True):
     that manages it."""
     pipeline_version: int | None = None
     """The registered version of its pipeline, if it was started by that name."""
+    max_visits: int = 0
+    """How often a person lets it visit each node; what else allows more counts."""
     is_dismissed: bool = False
     """Whether a person said that this stopped run is not to be offered or resumed by itself any more."""
     trims_output: bool = False

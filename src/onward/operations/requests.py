@@ -18,7 +18,7 @@ import msgspec
 from onward.errors import InvalidInput
 from onward.model.gate import Verdict
 from onward.model.ids import PIPELINE_VERSION
-from onward.model.limits import AMOUNT_MAX
+from onward.model.limits import AMOUNT_MAX, VISITS
 from onward.model.run import RunStatus
 from onward.model.values import LISTED, POSITION, Whole
 
@@ -155,6 +155,24 @@ class NewRun(Request, frozen=True, kw_only=True):
     key: str | None = None
 
 
+class LimitRaise(Request, frozen=True, kw_only=True):
+    """A limit to raise before a run begins or is resumed: that of its day, run, chat or project; 0 is none.
+
+    With `id` it must be the one that the run counts in; a run has only one of each kind. `visits` is how
+    often the run may visit each node.
+    """
+
+    kind: Literal["chat", "day", "project", "run"]
+    id: str = ""
+    measure: Literal["tokens", "cost", "calls", "visits"]
+    value: int
+
+    def __post_init__(self) -> None:
+        AMOUNT.check(self.value, "value")
+        if self.measure == VISITS and self.kind != "run":
+            raise InvalidInput(f"visits are counted in runs alone, not in a {self.kind}; write run.visits.")
+
+
 class SubmitRun(NewRun, frozen=True, kw_only=True):
     """A new run of a pipeline, for whichever worker takes it.
 
@@ -163,7 +181,8 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
     `simulation` is a script ({} if every step succeeds); with `real_tools` only agents are simulated.
     `workdir`, an absolute path, is where the run's commands work; workers without it leave the run alone.
     Of the runs with one `exclusive_key`, one is executed at a time. `wake_at_us`: it is due then. What its
-    models say is in `chat`; its calls count in the limits of the chat and of `project`.
+    models say is in `chat`; its calls count in the limits of the chat and of `project`. `raises` are limits
+    that are raised first.
     """
 
     source: str = ""
@@ -184,6 +203,7 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
     workspace: str | None = None
     workspace_mode: str | None = None
     keep_workspace: bool = False
+    raises: tuple[LimitRaise, ...] = ()
 
     def __post_init__(self) -> None:
         if self.pipeline is not None and (self.source or self.path):
@@ -325,21 +345,6 @@ class GetUsage(Request, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         LISTED.check(self.limit, "limit")
-
-
-class LimitRaise(Request, frozen=True, kw_only=True):
-    """A limit to raise before a run is resumed: that of its day, run, chat or project; 0 is none.
-
-    With `id` it must be the one that the run counts in; a run has only one of each kind.
-    """
-
-    kind: Literal["chat", "day", "project", "run"]
-    id: str = ""
-    measure: Literal["tokens", "cost", "calls"]
-    value: int
-
-    def __post_init__(self) -> None:
-        AMOUNT.check(self.value, "value")
 
 
 class ReadMessages(Request, frozen=True, kw_only=True):

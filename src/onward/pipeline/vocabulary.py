@@ -49,8 +49,9 @@ GRAPH_ATTRIBUTES = frozenset(
 )
 NODE_ATTRIBUTES = frozenset(
     {
-        *("label", "prompt", "shape", "type", "class", "max_retries", "retry_policy", "allow_partial"),
+        *("label", "prompt", "shape", "type", "class", "max_retries", "max_visits", "retry_policy"),
         *(
+            "allow_partial",
             "goal_gate",
             "timeout",
             "fidelity",

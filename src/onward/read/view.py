@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, overload
 import msgspec
 from msgspec.structs import replace
 
-from onward.machine.decide.calls import interruption, is_in_doubt, with_doubt
+from onward.machine.decide.calls import interruption, is_in_doubt, visits_stop, with_doubt
 from onward.machine.reasons import CRASH, is_at_limit, reason_of
 from onward.model.chat import chat_of_run
 from onward.model.events import WORKTREE, LastOutput, Managed, branch_name
 from onward.model.gate import Choice
+from onward.model.limits import VISITS
 from onward.model.row import RegisteredWorker, RunRow, WaitingFor, handlers_missing, waiting_for
 from onward.model.run import AttemptState, Branch, Gate, OpenStep, Pending, Run, RunStatus
 from onward.model.values import rfc3339, tags_in
@@ -207,6 +208,19 @@ def _view_open_step(opened: OpenStep) -> run_shapes.OpenStepShown:
 
 def view_limit(run: Run) -> run_shapes.LimitStop | None:
     """The limit that a stopped run waits for, as it was when the run stopped; `used` is what was spent."""
+    stop = visits_stop(run)
+    if stop is not None:
+        return {
+            "scope": stop.scope,
+            "measure": VISITS,
+            "limit": stop.visits,
+            "used": stop.visits,
+            "reserved": 0,
+            "wanted": 1,
+            "raise_to": stop.argument,
+            "steps_finished": run.steps_finished,
+            "steps_open": len(run.open_steps),
+        }
     hits = [opened.limit for opened in run.open_steps.values() if opened.limit is not None]
     if not hits or not is_at_limit(run.reason):
         return None

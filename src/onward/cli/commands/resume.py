@@ -9,23 +9,34 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from onward.cli.commands.foreground import Foreground, foreground
 from onward.cli.operations import lists_of
-from onward.cli.options import COMMON, CONTINUE, Answers, Common, Continue, Out, RunName, Verbose, Wait
+from onward.cli.options import (
+    COMMON,
+    CONTINUE,
+    Answers,
+    Common,
+    Continue,
+    Out,
+    Raises,
+    RunName,
+    Verbose,
+    Wait,
+    raise_of,
+)
 from onward.cli.output import FINE, Output, age, context_of, exit_of, one_line, one_of
 from onward.cli.print.run import gate_lines, instant_us, left_lines
 from onward.clock import SystemClock
 from onward.errors import InvalidInput, NoDatabase
 from onward.model.gate import Verdict
 from onward.model.ids import called
-from onward.model.limits import SCOPE_KINDS, check_measure, check_scope, kind_of, read_amount
 from onward.model.run import RunStatus
 from onward.operations.here.submission import directory_of, is_elsewhere, missing_notice
-from onward.operations.requests import ALL, AnswerGate, GetRun, LimitRaise, ListGates, ResumeRun
+from onward.operations.requests import ALL, AnswerGate, GetRun, ListGates, ResumeRun
 from onward.pipeline.gate import FREEFORM
 
 if TYPE_CHECKING:
@@ -86,14 +97,7 @@ async def resume(
             help="Put the work tree back to the last checkpoint; what it holds now is kept under a ref.",
         ),
     ] = False,
-    raises: Annotated[
-        tuple[str, ...],
-        Parameter(
-            name="--raise",
-            negative="",
-            help="Raise a limit of the run first, such as day.tokens=200000 or run.cost=2.50.",
-        ),
-    ] = (),
+    raises: Raises = (),
     common: Common = COMMON,
     out: Out,
 ) -> int:
@@ -203,24 +207,6 @@ def cancelled_lines(before: ResumeOutlook, common: Common) -> Iterator[str]:
     again = f", which runs {one_line(', '.join(doubtful))} again" if doubtful else ""
     replay = common.command("replay", called(before["run"]), "--checkpoint", str(last["seq"]))
     yield f"it cannot be resumed; a fork can continue from its last checkpoint{again}: {replay}"
-
-
-def raise_of(text: str) -> LimitRaise:
-    """The limit to raise that `day.tokens=200000` names."""
-    name, equals, value = text.rpartition("=")
-    scope, dot, measure = name.rpartition(".")
-    if not equals or not dot or kind_of(scope) not in SCOPE_KINDS:
-        raise InvalidInput(
-            f"--raise {text[:60]!r} names no limit; write SCOPE.KEY=VALUE, such as day.tokens=200000 or "
-            f"run.cost=2.50, with one of {', '.join(SCOPE_KINDS)}."
-        )
-    kind, _, id = check_scope(scope).partition("/")
-    return LimitRaise(
-        kind=cast('Literal["chat", "day", "project", "run"]', kind),
-        id=id,
-        measure=cast('Literal["tokens", "cost", "calls"]', check_measure(measure)),
-        value=read_amount(measure, value),
-    )
 
 
 Step = Annotated[str | None, Parameter(help="The stopped step or its node, if there are several.")]

@@ -21,6 +21,7 @@ from onward.cli.options import (
     Out,
     PipelineWord,
     Project,
+    Raises,
     RealTools,
     RunId,
     RunName,
@@ -30,6 +31,7 @@ from onward.cli.options import (
     Workspace,
     WorkspaceMode,
     number,
+    raise_of,
 )
 from onward.cli.output import FINE, Output, context_of, one_line, one_of
 from onward.cli.print.run import id_words, next_command
@@ -37,7 +39,7 @@ from onward.errors import RunNotFound
 from onward.model.ids import EXACT, called, check_run_id
 from onward.model.run import RunStatus
 from onward.model.values import EVENT
-from onward.operations.here.submission import directory_of, named, shadowed_notice, submission
+from onward.operations.here.submission import ceilings, directory_of, named, shadowed_notice, submission
 from onward.operations.requests import ForkRun, ListRuns, ResumeRun, SubmitRun
 from onward.pipeline.build import Pipeline
 
@@ -73,6 +75,7 @@ async def run(
     workspace: Workspace = None,
     workspace_mode: WorkspaceMode = None,
     keep_workspace: KeepWorkspace = False,
+    raises: Raises = (),
     common: Common = COMMON,
     out: Out,
 ) -> int:
@@ -95,6 +98,7 @@ async def run(
         workspace=workspace,
         workspace_mode=workspace_mode,
         keep_workspace=keep_workspace,
+        raises=tuple(map(raise_of, raises)),
     )
     with named(asking.pipeline):
         opening = foreground(common, out, answers, makes_database=asking.pipeline is None, verbose=verbose)
@@ -115,6 +119,8 @@ async def _started(
             desk, asking.run_id
         ):  # else the run is refused, and the user means another one
             await _mention_unfinished(desk, pipeline)
+        handlers = desk.execution.handlers(pipeline)
+        desk.progress.narrator.ceilings = await ceilings(desk.execution.engine.store.limits, asking, handlers)
         with script.located():
             started = await desk.execution.start_run(asking, pipeline)
         return desk.finish(started)

@@ -26,6 +26,7 @@ from onward.cli.options import (
     Out,
     PipelineWord,
     Project,
+    Raises,
     RealTools,
     RunId,
     Settings,
@@ -34,6 +35,7 @@ from onward.cli.options import (
     Workspace,
     WorkspaceMode,
     number,
+    raise_of,
     read_time,
 )
 from onward.cli.output import FINE, Output, context_of, count, one_line, values_of_file
@@ -42,7 +44,14 @@ from onward.clock import SystemClock
 from onward.errors import InvalidInput, InvalidScript, RefusedInList
 from onward.model.ids import called
 from onward.model.values import PRIORITY
-from onward.operations.here.submission import directory_of, missing_notice, named, shadowed_notice, submission
+from onward.operations.here.submission import (
+    ceilings,
+    directory_of,
+    missing_notice,
+    named,
+    shadowed_notice,
+    submission,
+)
 from onward.operations.requests import SubmitRun, SubmitRuns
 
 
@@ -93,6 +102,7 @@ async def submit(
     workspace: Workspace = None,
     workspace_mode: WorkspaceMode = None,
     keep_workspace: KeepWorkspace = False,
+    raises: Raises = (),
     common: Common = COMMON,
     out: Out,
 ) -> int:
@@ -117,6 +127,7 @@ async def submit(
         workspace=workspace,
         workspace_mode=workspace_mode,
         keep_workspace=keep_workspace,
+        raises=tuple(map(raise_of, raises)),
     )
     with named(asking.pipeline):
         if from_jsonl is None:
@@ -131,10 +142,13 @@ async def _submit_one(asking: SubmitRun, script: Script, common: Common, out: Ou
         with script.located():
             made = await runs.submit_run(asking)
         notice = await shadowed_notice(runs.registry, asking)
-    run = made["run"]
+        run = made["run"]
+        said = await ceilings(runs.registry.store.limits, asking, run["handlers"], run=run["id"])
     _tell([*made["warnings"], notice], asking, out)
     due = f", due at {run['wake_at']}" if asking.wake_at_us is not None else ""
     out.say(f"run {called(run['id'])}: {one_line(run['pipeline'])}{id_words(run['id'])} is queued{due}")
+    if said:
+        out.say(f"  limits    {said}")
     if run["waiting_for"]:
         out.note(run["waiting_for"]["says"])
     if out.is_json:

@@ -89,6 +89,8 @@ class Narrator:
 
     def __init__(self, *, is_brief: bool = False) -> None:
         self.opening = ""
+        self.ceilings = ""
+        """What the run that is started may do at most; it comes once, after its name."""
         self.is_verbose = False
         """Whether what commands print is shown as it comes."""
         self.with_output: set[tuple[str, str]] = set()
@@ -119,6 +121,9 @@ class Narrator:
                 yield Line(
                     "", f"run {called(run.id)}: {one_line(run.pipeline)}{id_words(run.id)}{_mode(run)}"
                 )
+                if self.ceilings and run.managed_by is None:
+                    yield _told("limits", self.ceilings)
+                    self.ceilings = ""
             case ev.StepStarted():
                 if not self._is_brief:
                     yield _told("started", event.step, _which(run, event))

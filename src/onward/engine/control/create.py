@@ -17,6 +17,7 @@ import msgspec
 
 from onward.clock import Clock, Ids
 from onward.engine.child import is_steering
+from onward.engine.control.limits import LimitChanges
 from onward.engine.control.requests import StartRequest
 from onward.engine.definitions import DefinitionCache, check_workdir
 from onward.engine.journal import Creation, Journal
@@ -28,6 +29,7 @@ from onward.machine.definition import AGENT, EXIT, GATE, MANAGER, START, TOOL, D
 from onward.model.context import check_given, copied
 from onward.model.events import IN_PLACE, Event, RunCreated, Workspace
 from onward.model.ids import check_run_id, is_display_id
+from onward.model.limits import raised_visits
 from onward.model.row import with_directory
 from onward.model.run import Run, Simulation
 from onward.model.values import INSTANT, PRIORITY, checked_tags, shown
@@ -73,6 +75,7 @@ class Creating(msgspec.Struct, frozen=True):
     sources: Sources
     workspaces: NewWorkspaces
     runs: Runs
+    limits: LimitChanges
 
     def definition(self, pipeline: Pipeline, start: StartRequest) -> Definition:
         """The planner's view of the pipeline; a simulation script that does not fit it is refused."""
@@ -94,6 +97,12 @@ class Creating(msgspec.Struct, frozen=True):
             blobs={pipeline.hash: pipeline.source.encode()},
             terms=start.terms,
         )
+
+    async def raise_limits(self, creation: Creation, start: StartRequest) -> None:
+        """Raise the limits that a new run is to have, before it exists: its first call may need them."""
+        if start.raises:
+            await self.journal.check_free(creation)
+            await self.limits.raise_for(creation.folded.run, start.raises, by="user")
 
     async def first_event(
         self, pipeline: Pipeline, definition: Definition, start: StartRequest, variables: tuple[str, ...] = ()
@@ -145,6 +154,7 @@ class Creating(msgspec.Struct, frozen=True):
             tags=checked_tags(start.tags),
             wake_at_us=start.wake_at_us,
             pipeline_version=pipeline.version,
+            max_visits=raised_visits(start.raises),
         )
         return run_id, redacted_event(self.journal.redactor, created)
 
@@ -162,7 +172,9 @@ class Submitting(msgspec.Struct, frozen=True):
 
     async def submit(self, pipeline: Pipeline, start: StartRequest) -> Folded:
         """Create a run and leave it queued."""
-        return await self.journal.put(await self._creation(pipeline, start))
+        creation = await self._creation(pipeline, start)
+        await self.creating.raise_limits(creation, start)
+        return await self.journal.put(creation)
 
     async def submit_many(self, asked: Sequence[tuple[Pipeline, StartRequest]]) -> list[Folded]:
         """Create runs, and answer in the same order. All are checked before the first is created.
@@ -178,6 +190,8 @@ class Submitting(msgspec.Struct, frozen=True):
                 raise RefusedInList(number, error) from error
         _check_different(creations)
         await self._check_free(creations)
+        for creation, (_, start) in zip(creations, asked, strict=True):
+            await self.creating.raise_limits(creation, start)
         return await self._put(creations)
 
     async def _creation(self, pipeline: Pipeline, start: StartRequest) -> Creation:

@@ -15,6 +15,7 @@ from onward.model.call import LimitHit
 from onward.model.ids import display_id
 from onward.model.limits import (
     MEASURES,
+    VISITS,
     kind_of,
     leaves_more_room,
     raise_argument,
@@ -48,10 +49,14 @@ class LimitChanges(msgspec.Struct, frozen=True):
     async def raise_for(self, run: Run, raises: Sequence[tuple[str, str, int]], *, by: str) -> None:
         """Raise limits of the scopes that a run counts in: each is the scope or its kind, a measure, a limit.
 
-        All are checked before the first is changed.
+        All are checked before the first is changed. How often nodes may be visited is in the run's log.
         """
         there = run_scopes(run, self.clock.now_us())
-        meant = [(_scope_of(run, there, scope), measure, limit) for scope, measure, limit in raises]
+        meant = [
+            (_scope_of(run, there, scope), measure, limit)
+            for scope, measure, limit in raises
+            if measure != VISITS
+        ]
         for scope, measure, limit in meant:
             (now,) = await self.store.limits.read([scope])
             _check_raised(now, measure, limit)

@@ -179,6 +179,8 @@ class StartRequest(Struct, frozen=True):
     """A directory in the git repository that the steps change; else what the pipeline says."""
     workspace_mode: str | None = None
     keep_workspace: bool = False
+    raises: tuple[tuple[str, str, int], ...] = ()
+    """Limits that are raised first: the scope or its kind, the measure and the limit."""
     interviewer: Interviewer | None = None
     """Who answers the gates of runs that this one manages."""
 

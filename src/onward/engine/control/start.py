@@ -80,6 +80,7 @@ class Starting(msgspec.Struct, frozen=True):
         ahead = advance(definition, run, (), now_us=now_us, stop_reason=stop.reason)
         events = (created, *claim, *ahead.events)
         creation = self.creating.creation(ahead.run, events, now_us, pipeline, start)
+        await self.creating.raise_limits(creation, start)
         claimed = await self.claims.create(run_id, self.journal.put(creation), events)
         return claimed, ahead.action
 

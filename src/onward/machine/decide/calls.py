@@ -14,15 +14,17 @@ run are in doubt: only a person can decide about them.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from typing import NamedTuple
 
 from onward.errors import Refused
 from onward.machine.fold.calls import LIMIT, told_of
 from onward.machine.lifecycle import ended_gates, ends_calls, open_calls
-from onward.machine.reasons import IN_DOUBT
+from onward.machine.reasons import IN_DOUBT, is_at_limit
 from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted, HoldsLifted, LimitHit
 from onward.model.events import Event, RunClaimed, RunForked, RunInterrupted
 from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
-from onward.model.ids import idempotency_key
+from onward.model.ids import idempotency_key, place
+from onward.model.limits import VISITS
 from onward.model.run import AttemptState, OpenStep, Run, RunStatus
 
 
@@ -157,6 +159,32 @@ def limits_hit(run: Run) -> tuple[LimitHit, ...]:
         for opened in run.open_steps.values()
         if opened.state is AttemptState.HELD and opened.held == LIMIT and opened.limit is not None
     )
+
+
+class VisitsStop(NamedTuple):
+    """A run stopped before a node that it visited as often as it may."""
+
+    scope: str
+    node: str
+    visits: int
+
+    @property
+    def argument(self) -> str:
+        """What `--raise` takes to let the run visit its nodes twice as often."""
+        return f"run.{VISITS}={2 * self.visits}"
+
+
+def visits_stop(run: Run) -> VisitsStop | None:
+    """Where a run that a limit stopped has visited a node too often; None if calls met the limit."""
+    if not is_at_limit(run.reason) or any(opened.limit for opened in run.open_steps.values()):
+        return None
+    stands = [
+        (run.visits.get(place(branch.next_node, branch_id), 0), branch.next_node)
+        for branch_id, branch in run.branches.items()
+        if branch.next_node and not branch.ended
+    ]
+    visits, node = max(stands, default=(0, ""))
+    return VisitsStop(f"run/{run.id}", node, visits) if visits else None
 
 
 def decide_lift(run: Run, *, why: str, by: str) -> Sequence[Event]:

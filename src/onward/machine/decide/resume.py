@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused
-from onward.machine.decide.calls import calls_in_doubt, is_in_doubt, told_in_doubt
+from onward.machine.decide.calls import calls_in_doubt, is_in_doubt, told_in_doubt, visits_stop
 from onward.machine.decide.requests import (
     HolderView,
     cancelling,
@@ -25,7 +25,7 @@ from onward.machine.decide.requests import (
 )
 from onward.machine.definition import GATE, Definition
 from onward.machine.plan.action import Stop
-from onward.machine.plan.branch import plan_branch
+from onward.machine.plan.branch import plan_branch, visited_too_often
 from onward.machine.plan.route import next_transition
 from onward.machine.reasons import CRASH, ContinuesAt, is_recoverable, reason_of
 from onward.model.call import CallFinished, CallStatus
@@ -42,6 +42,7 @@ from onward.model.events import (
     WorkdirChanged,
 )
 from onward.model.ids import branch_of, called, node_of, place_of
+from onward.model.limits import VISITS, raised_visits
 from onward.model.run import AttemptState, OpenStep, Run, RunStatus
 
 ACTIONS = ("retry", "skip", "continue", "abort")
@@ -104,7 +105,10 @@ def decide_resume(
     if is_due and not request.asks:
         claim = (claim_of(run, holder_view.asker),) if request.run else ()
         return (*fallen, *changed, *claim)
+    visits = raised_visits(request.raises)
     stopped, from_node = _where(definition, run, request, holder_view.now_us)
+    if from_node is None:
+        _check_visits(definition, replace(run, max_visits=max(run.max_visits, visits)))
     resumed = RunResumed(
         by=request.by,
         from_node=from_node,
@@ -112,6 +116,7 @@ def decide_resume(
         step=stopped.step if stopped else run.stopped_step if from_node and request.action else None,
         restore_workspace=request.restore_workspace,
         repeats=request.repeats,
+        max_visits=visits,
     )
     answered = _answered(stopped, request)
     skipped = (_skipped(definition, run, stopped),) if request.action == "skip" and stopped else ()
@@ -119,6 +124,20 @@ def decide_resume(
     # That the run was lost is said by `fallen`.
     claim = (replace(claim_of(run, holder_view.asker), lost=False),) if request.run else ()
     return (*fallen, *left, resumed, *changed, *answered, *skipped, *claim)
+
+
+def _check_visits(definition: Definition, run: Run) -> None:
+    """Refuse to continue only to stop at once because a node was visited too often."""
+    stop = visits_stop(run)
+    node = None if stop is None else definition.graph.nodes.get(stop.node)
+    if stop is None or node is None or not visited_too_often(definition, run, node, stop.visits):
+        return
+    raise Refused(
+        "limit_exceeded",
+        f"{run.detail}; allow more visits and resume with `onward resume {called(run.id)} --raise "
+        f"{stop.argument}`.",
+        details={"scope": stop.scope, "measure": VISITS, "used": stop.visits, "limit": stop.visits},
+    )
 
 
 def pipeline_changed(run: Run, changed_to: str | None, *, by: str) -> tuple[Event, ...]:

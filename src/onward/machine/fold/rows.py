@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from onward.machine.catalogue import CATALOGUE
-from onward.machine.decide.calls import doubtful_step
+from onward.machine.decide.calls import doubtful_step, visits_stop
 from onward.machine.reasons import is_at_limit, is_recoverable, resume_flags
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus
 from onward.model.events import Event, RunForked
@@ -282,6 +282,9 @@ def _flags(run: Run) -> tuple[str, ...]:
 
 def _raise(run: Run) -> tuple[str, ...]:
     """The flag that raises the limit that stopped the run, if one did."""
+    stop = visits_stop(run)
+    if stop is not None:
+        return "--raise", stop.argument
     hits = [opened.limit for opened in run.open_steps.values() if opened.limit is not None]
     if not hits or not is_at_limit(run.reason):
         return ()

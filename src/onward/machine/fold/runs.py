@@ -55,6 +55,7 @@ def run_created(event: ev.RunCreated, *, run_id: str, at_us: int) -> Run:
         project=event.project,
         charged_to=event.charged_to,
         pipeline_version=event.pipeline_version,
+        max_visits=event.max_visits,
         tags=event.tags,
         created_at_us=at_us,
         updated_at_us=at_us,
@@ -212,6 +213,7 @@ def run_resumed(run: Run, event: ev.RunResumed, at_us: int) -> Changes:
         "retries": run.retries if keeps else NOTHING,
         "restore_workspace": event.restore_workspace,
         "is_dismissed": False,
+        "max_visits": max(run.max_visits, event.max_visits),
         **NOT_STOPPED,
     }
     if event.step and event.action:

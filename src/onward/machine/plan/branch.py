@@ -16,7 +16,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from onward.machine import reasons
-from onward.machine.definition import AGENT, CONDITIONAL, EXIT, GATE, MANAGER, START, Definition
+from onward.machine.definition import (
+    AGENT,
+    AGENT_VISITS,
+    CONDITIONAL,
+    EXIT,
+    GATE,
+    MANAGER,
+    START,
+    Definition,
+)
 from onward.machine.fold.calls import GATE as HELD_AT_GATE
 from onward.machine.fold.calls import LIMIT, RATE_LIMIT
 from onward.machine.fold.steps import context_after
@@ -43,6 +52,7 @@ from onward.machine.plan.route import (
     why_stuck,
 )
 from onward.model.events import (
+    Event,
     GoalRedirected,
     Outcome,
     RunCompleted,
@@ -125,9 +135,9 @@ def _end(definition: Definition, run: Run, *, ended_at: str = "") -> Action:
 
 def _enter(definition: Definition, run: Run, branch_id: str, node: Node, visits: int, now_us: int) -> Action:
     """A node that has not begun: its next visit, after so many."""
-    if visits >= definition.max_visits:
-        detail = f"node {node.id} was visited {visits} times (max_visits)"
-        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
+    too_often = visited_too_often(definition, run, node, visits) if visits else None
+    if too_often is not None:
+        return stop_with(run, too_often)
     if run.steps_finished >= definition.max_steps:
         detail = f"the run has finished {run.steps_finished} steps (max_steps)"
         return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
@@ -138,6 +148,27 @@ def _enter(definition: Definition, run: Run, branch_id: str, node: Node, visits:
         return rule(definition, run, branch_id, node, now_us)
     step = step_id(node.id, visits + 1, branch_id)
     return Execute(_started(definition, run, branch_id, node, step, attempt=1))
+
+
+def visited_too_often(definition: Definition, run: Run, node: Node, visits: int) -> Event | None:
+    """The stop of a run that may not visit the node once more; None if it may.
+
+    What the pipeline says is a rule of it, and the run fails. Where it says nothing, a node that asks a model
+    has a ceiling of the run's own, which a person may raise; nothing is asked in a simulation.
+    """
+    written = definition.written_visits(node)
+    is_own = written is None and run.simulation is None and definition.kind(node.id) == AGENT
+    ceiling = AGENT_VISITS if is_own else definition.max_visits if written is None else written
+    if visits < max(ceiling, run.max_visits):
+        return None
+    if not is_own:
+        detail = f"node {node.id} was visited {visits} times (max_visits)"
+        return RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail)
+    detail = (
+        f"node {node.id} was visited {visits} times, and a run visits a node that asks a model no more often "
+        "unless it is allowed to"
+    )
+    return RunInterrupted(reason=reasons.LIMIT, detail=detail)
 
 
 def _continue(
@@ -386,6 +417,7 @@ def restarted(definition: Definition, run: Run, to: str, version: str) -> RunCre
         project=run.project,
         charged_to=run.charged_to or run.id,
         pipeline_version=run.pipeline_version,
+        max_visits=run.max_visits,
     )
 
 

@@ -16,6 +16,7 @@ from onward.engine.log import Folded
 from onward.engine.stop import StopSwitch
 from onward.machine.decide.calls import is_in_doubt
 from onward.machine.decide.requests import open_gate
+from onward.machine.definition import Definition
 from onward.machine.fold.rows import run_row
 from onward.model.events import StepFinished
 from onward.model.ids import display_id
@@ -52,6 +53,10 @@ class Execution(msgspec.Struct, frozen=True):
     async def prepare(self, request: SubmitRun) -> Pipeline:
         """The pipeline of a run that is to be started, checked."""
         return await prepared(self.engine.registry, request, self.engine.variables)
+
+    def handlers(self, pipeline: Pipeline) -> tuple[str, ...]:
+        """The handlers that the nodes of a pipeline need."""
+        return Definition(pipeline.graph).handlers
 
     async def start_run(self, request: SubmitRun, pipeline: Pipeline) -> RunState:
         """Create a run of a prepared pipeline, and execute it."""

@@ -7,20 +7,22 @@ simulation script to begin with, which has an entry for every node of a pipeline
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from onward.engine.control.create import Read, cast_of
 from onward.engine.sources import Registry, near_file, read_source
 from onward.errors import InvalidInput, NoDatabase, PipelineNotFound
-from onward.machine.definition import CONDITIONAL, TOOL, Definition, is_simulated
+from onward.machine.definition import AGENT, AGENT_VISITS, CONDITIONAL, TOOL, Definition, is_simulated
 from onward.model.context import CURRENT_NODE, GRAPH, INTERNAL, OUTCOME, PREFERRED_LABEL
 from onward.model.ids import can_be_registered
+from onward.model.limits import VISITS
 from onward.model.run import Simulation
 from onward.operations.requests import AddPipeline, SubmitRun
 from onward.pipeline.build import Pipeline
 from onward.pipeline.condition import Clause
+from onward.store.port.limits import Limits
 
 
 def directory_of(cwd: str | None, *, is_here: bool = True) -> str:
@@ -72,6 +74,21 @@ async def shadowed_notice(registry: Registry, request: SubmitRun) -> str:
     if found is None or found.enabled is None:
         return ""
     return f"{request.file} is a file here and a registered pipeline; the file is used"
+
+
+async def ceilings(limits: Limits, request: SubmitRun, handlers: Collection[str], *, run: str = "") -> str:
+    """The ceilings of a new run that asks models, in one line; else empty. `run` is its id, if it has one."""
+    if AGENT not in handlers or request.simulation is not None:
+        return ""
+    (scope,) = await limits.read([f"run/{run}" if run else "run"])
+    raised: dict[str, int | None] = {
+        one.measure: one.value or None for one in request.raises if one.kind == "run"
+    }
+    visits, calls = raised.get(VISITS, AGENT_VISITS), raised.get("calls", scope.limit.calls or None)
+    visits = visits and max(visits, AGENT_VISITS)
+    said = [f"{visits:,} visits of an agent that has no max_visits"] if visits else []
+    said += [f"{calls:,} model requests"] if calls else []
+    return f"at most {' and '.join(said)}; --raise run.visits=N or run.calls=N allows more" if said else ""
 
 
 def addition(file: str, **how: Any) -> AddPipeline:

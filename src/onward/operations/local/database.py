@@ -15,6 +15,7 @@ from onward.errors import InvalidInput, PipelineNotFound
 from onward.model.ids import Wanted, check_pipeline_name
 from onward.model.limits import (
     CALLS_PER_CHAT_RUN,
+    CALLS_PER_RUN,
     CHAT_TOKENS,
     DAY,
     MEASURES,
@@ -147,6 +148,8 @@ def _view_version(one: RegisteredVersion) -> shapes.PipelineVersion:
 
 RUN_SCOPE = "run"
 SCOPES_MAX = 10_000
+FIRST_LIMITS = {"chat": {"tokens": CHAT_TOKENS}, RUN_SCOPE: {"calls": CALLS_PER_RUN}}
+"""The limits of a new database."""
 
 
 class LocalLimits(msgspec.Struct, frozen=True):
@@ -158,9 +161,10 @@ class LocalLimits(msgspec.Struct, frozen=True):
     async def list_limits(self, request: requests.ListLimits) -> shapes.LimitList:
         """Every scope with a limit or spending."""
         (runs,) = await self.store.limits.read([RUN_SCOPE])
+        is_unset = runs.own[MEASURES.index("calls")] in (None, CALLS_PER_RUN)
         return {
             "scopes": [_view_scope(one) for one in await self.store.limits.list(limit=request.limit)],
-            "chat_run_calls": CALLS_PER_CHAT_RUN if runs.own[MEASURES.index("calls")] is None else None,
+            "chat_run_calls": CALLS_PER_CHAT_RUN if is_unset else None,
         }
 
     async def set_limit(self, request: requests.SetLimit) -> shapes.LimitChanged:
@@ -168,8 +172,8 @@ class LocalLimits(msgspec.Struct, frozen=True):
         return await self._change(request.scope, {request.measure: request.value}, request.by)
 
     async def reset_limits(self, request: requests.ResetLimits) -> shapes.LimitChanged:
-        """Forget the limits that were set for a scope. That of every chat is then what it was at first."""
-        first = {"tokens": CHAT_TOKENS} if request.scope == "chat" else {}
+        """Forget the limits that were set for a scope. Those of every chat and run are then as at first."""
+        first = FIRST_LIMITS.get(request.scope, {})
         return await self._change(request.scope, {**dict.fromkeys(MEASURES), **first}, request.by)
 
     async def get_usage(self, request: requests.GetUsage) -> shapes.UsageList:

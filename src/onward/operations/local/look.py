@@ -105,8 +105,8 @@ async def wait_stopped(engine: Engine, clock: Clock, wanted: str, timeout_s: flo
 async def limit_stop(store: Store, run: Run, now_us: int) -> LimitStop | None:
     """The limit that a stopped run waits for. The tables are read only for a run that waits for one."""
     shown = view_limit(run)
-    if shown is None:
-        return None
+    if shown is None or shown["raise_to"] is not None:  # visits are in the log alone
+        return shown
     held = await still_held(store, run, now_us)
     return {**shown, "raise_to": None if held is None else held.argument}
 

@@ -7,7 +7,7 @@ groups of requests; it imports every one of them, so quick commands import the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,13 +40,12 @@ from onward.operations.local.database import LocalLimits, LocalPipelines
 from onward.operations.local.effects import LocalEffects
 from onward.operations.local.lists import LocalLists, LocalNotifications
 from onward.operations.local.look import LocalLook, run_state
-from onward.operations.local.submit import LocalSubmit, run_id_of, terms_of
+from onward.operations.local.submit import LocalSubmit, raises_of, run_id_of, terms_of
 from onward.operations.requests import (
     AnswerGate,
     CancelRun,
     DismissRun,
     ForkRun,
-    LimitRaise,
     PauseRun,
     PreviewResume,
     RecoverRuns,
@@ -244,12 +243,8 @@ def resume_of(request: PreviewResume) -> Resume:
         workdir=request.workdir,
         answers=request.answers,
         repeats=request.repeats,
-        raises=_raises(request.raises) if isinstance(request, ResumeRun) else (),
+        raises=raises_of(request.raises) if isinstance(request, ResumeRun) else (),
     )
-
-
-def _raises(wanted: Sequence[LimitRaise]) -> tuple[tuple[str, str, int], ...]:
-    return tuple((f"{one.kind}/{one.id}".rstrip("/"), one.measure, one.value) for one in wanted)
 
 
 class LocalStart(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ The terms of a request come first: its idempotency key, what it asks, and the he
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,7 +20,7 @@ from onward.machine.fold.rows import run_row
 from onward.model.ids import keyed_run_id, read_wanted
 from onward.model.run import Simulation
 from onward.model.values import Variables
-from onward.operations.requests import NewRun, ResumeRun, RunChange, SubmitRun, SubmitRuns
+from onward.operations.requests import LimitRaise, NewRun, ResumeRun, RunChange, SubmitRun, SubmitRuns
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import completed_of
 from onward.read.view import view_row, view_run
@@ -34,6 +35,8 @@ def terms_of(request: RunChange | ResumeRun | NewRun) -> RequestTerms:
     key = asked.pop("key")
     if asked.get("pipeline", "") is None:  # so that requests from before registered pipelines stay the same
         del asked["pipeline"]
+    if isinstance(request, NewRun) and not asked.get("raises"):  # so too those from before runs had them
+        asked.pop("raises", None)
     body = None if key is None else msgspec.json.encode(asked, order="sorted")
     return RequestTerms(key, body, asked.get("if_head"))
 
@@ -125,8 +128,14 @@ def start_of(request: SubmitRun) -> StartRequest:
         workspace=request.workspace,
         workspace_mode=request.workspace_mode,
         keep_workspace=request.keep_workspace,
+        raises=raises_of(request.raises),
         terms=terms_of(request),
     )
+
+
+def raises_of(wanted: Sequence[LimitRaise]) -> tuple[tuple[str, str, int], ...]:
+    """How the engine is asked to raise limits."""
+    return tuple((f"{one.kind}/{one.id}".rstrip("/"), one.measure, one.value) for one in wanted)
 
 
 def _simulation(request: SubmitRun) -> Simulation | None:

@@ -96,6 +96,7 @@ GRAPH_TYPES: Mapping[str, Reading] = {
 }
 NODE_TYPES: Mapping[str, Reading] = {
     "max_retries": as_count,
+    "max_visits": as_positive,
     "goal_gate": as_boolean,
     "timeout": as_positive_s,
     "auto_status": as_boolean,

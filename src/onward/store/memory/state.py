@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onward.model.chat import Chunk, Intake, Message
-from onward.model.limits import CHAT_TOKENS
+from onward.model.limits import CALLS_PER_RUN, CHAT_TOKENS
 from onward.model.row import GateRow, NotificationKind, Offer, RegisteredWorker, RunRow
 from onward.store.limits import AddedUsage, ReservationKey, UsageKey
 from onward.store.message_rows import LockedMessage
@@ -63,7 +63,10 @@ class State:
     subscribers: dict[str, tuple[frozenset[NotificationKind], int]] = field(default_factory=dict)
     outbox: dict[tuple[str, str], Delivery] = field(default_factory=dict)
     scopes: dict[str, Scope] = field(
-        default_factory=lambda: {"chat": Scope(id="chat", own=(CHAT_TOKENS, None, None))}
+        default_factory=lambda: {
+            "chat": Scope(id="chat", own=(CHAT_TOKENS, None, None)),
+            "run": Scope(id="run", own=(None, None, CALLS_PER_RUN)),
+        }
     )
     reservations: dict[ReservationKey, Reservation] = field(default_factory=dict)
     usage: dict[UsageKey, AddedUsage] = field(default_factory=dict)
