@@ -16,7 +16,8 @@ from onward.store.port.retention import NewSource
 from tests.world import Process, Script, World
 
 SITE = """digraph site {
-  graph [goal="a site"]
+  graph [goal="a site", intents="build, question, fix", intent.question.words="?, ^what"]
+  graph [scopes="full, frontend, backend, styling", scope.backend.words=login]
   start [shape=Mdiamond]
   exit [shape=Msquare]
   research [prompt="find out", required_for_resume="intent=build"]

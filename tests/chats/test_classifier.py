@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from onward.chats.intent import reading_source
+from onward.chats.intent import Candidate, Offered, reading_source
 from onward.model.chat import READING_TAG, IntakeOutcome, IntakeState, Wish, facts_of
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.model.settings import ChatSettings
 from onward.pipeline.build import build
+from onward.pipeline.purpose import MessageKind, Purpose
 from onward.pipeline.rules.check import RULES
 from onward.store.port.runs import RunQuery
-from tests.chats.desk import Desk, desk_of
+from tests.chats.desk import PLAIN, Desk, desk_of
 from tests.conformance.handlers import Act
 from tests.world import World
 
@@ -89,8 +91,26 @@ async def test_a_resume_reads_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("model", ["openai:gpt-5-mini", "small", 'odd:"quoted" \\ one'])
 def test_the_pipeline_of_a_reading_is_sound_whatever_the_model_is_called(model: str) -> None:
-    pipeline = build(reading_source(model), file="<reading>", rules=RULES, known_types=set())
+    kinds = (MessageKind("build", about='a "new" $thing \\'), MessageKind("fix"))
+    offered = Offered((Candidate("site", 1, Purpose(kinds, (MessageKind("all"), MessageKind("part")))),))
+    pipeline = build(reading_source(model, offered), file="<reading>", rules=RULES, known_types=set())
     assert [str(one) for one in pipeline.warnings if "type_known" not in str(one.rule)] == []
     node = pipeline.graph.nodes["read"]
     assert node.text("llm_model") == model.rpartition(":")[2]
     assert "${context.user_message}" in node.text("prompt")
+    assert '- build: a "new" thing \\\n- fix' in node.text("prompt")
+    assert msgspec.json.decode(node.text("output_schema"))["properties"] == {
+        "intent": {"enum": ["build", "fix"]},
+        "scope": {"enum": ["all", "part"]},
+    }
+
+
+@pytest.mark.parametrize("source", [PLAIN, None], ids=["one that says nothing", "none"])
+async def test_where_there_is_nothing_to_choose_no_model_is_asked(world: World, source: str | None) -> None:
+    desk = Desk(await world.process(), BY_MODEL)
+    if source is not None:
+        await desk.register(source)
+    assert (await desk.say("build me a site")).outcome is IntakeOutcome.STARTED
+    (run,) = await desk.runs()
+    assert (run.context["intent"], run.context["scope"]) == (None, None)
+    assert len(await desk.process.store.runs.list(RunQuery(chat="talk"))) == 1

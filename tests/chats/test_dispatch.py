@@ -282,25 +282,66 @@ async def test_two_runs_of_a_chat_do_not_share_results(world: World) -> None:
     assert world.ledger.steps == ["research#1", "design#1", "check#1"] * 2
 
 
-async def test_without_a_fitting_pipeline_a_message_is_refused_and_kept(world: World) -> None:
+async def test_one_pipeline_without_intents_gets_every_message_unread(world: World) -> None:
+    """Nothing is classified: there is nothing to choose."""
+    desk = await desk_of(world, source=PLAIN)
+    await desk.say("what is this?")
+    (run,) = await desk.runs()
+    assert (run.pipeline, run.context["intent"], run.context["scope"]) == ("site", None, None)
+    assert await desk.spoken() == ["Plan: site@1 with work, finish."]
+
+
+async def test_a_pipeline_gets_the_messages_that_it_says_it_is_for(world: World) -> None:
+    """By the words of its intents; of a pipeline that says nothing, its own name is the word."""
+    desk = await desk_of(world)
+    await desk.register(PLAIN, "invoice")
+    told = {"a": "build me a site", "b": "Write the INVOICE of March.", "c": "hello", "d": "what is this?"}
+    for chat, text in told.items():
+        assert (await desk.say(text, chat)).outcome is IntakeOutcome.STARTED
+    runs = [(await desk.runs(chat))[0] for chat in told]
+    assert [(run.pipeline, run.context["intent"], run.context["scope"]) for run in runs] == [
+        ("site", "build", "full"),
+        ("invoice", "invoice", None),
+        ("site", "build", "full"),
+        ("site", "question", "full"),
+    ]
+
+
+async def test_a_message_that_fits_no_pipeline_is_refused_and_kept(world: World) -> None:
     desk = Desk(await world.process())
+    await desk.register(PLAIN, "one")
+    await desk.register(GATED, "two")
     said = await desk.say("build me a site")
     assert said.outcome is IntakeOutcome.REFUSED
-    assert "onward pipelines add FILE --name build" in said.notice
+    assert "which of the registered pipelines (one, two) it is for" in said.notice
     assert await desk.spoken() == [said.notice]
-    await desk.register(SITE, "one")
-    await desk.register(PLAIN, "two")
-    assert "registered pipelines (one, two)" in (await desk.say("build me a site")).notice
     assert (await desk.say("build me a site", pipeline="two")).outcome is IntakeOutcome.STARTED
 
 
-async def test_an_intent_has_its_own_pipeline(world: World) -> None:
-    desk = Desk(await world.process(), ChatSettings(pipelines={"question": "one"}))
+async def test_an_intent_that_several_pipelines_have_is_refused_until_the_settings_choose(
+    world: World,
+) -> None:
+    desk = await desk_of(world)
+    await desk.register(SITE, "other")
+    said = await desk.say("build me a site")
+    assert "read as build, and several of the registered pipelines (other, site) are for that" in said.notice
+    desk.settings = ChatSettings(pipelines={"build": "other"})
+    await desk.say("build me a site")
+    assert [run.pipeline for run in await desk.runs()] == ["other"]
+
+
+async def test_the_settings_name_the_pipeline_of_an_intent(world: World) -> None:
+    """Also of one that no pipeline has; a pipeline with the name of an intent comes next."""
+    settings = ChatSettings(pipelines={"question": "one", "poem": "three", "song": "nowhere"})
+    desk = Desk(await world.process(), settings)
     for source, name in ((SITE, "one"), (PLAIN, "build"), (GATED, "three")):
         await desk.register(source, name)
-    await desk.say("what is this?", "a")
-    await desk.say("build me a site", "b")
-    assert [(await desk.runs(chat))[0].pipeline for chat in ("a", "b")] == ["one", "build"]
+    told = {"a": "what is this?", "b": "build me a site", "c": "write a poem"}
+    for chat, text in told.items():
+        await desk.say(text, chat)
+    assert [(await desk.runs(chat))[0].pipeline for chat in told] == ["one", "build", "three"]
+    refused = await desk.say("a song", "d")
+    assert (refused.outcome, "nowhere" in refused.notice) == (IntakeOutcome.REFUSED, True)
 
 
 async def test_a_stop_is_told_in_the_chat_once(world: World) -> None:

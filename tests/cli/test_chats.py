@@ -13,7 +13,8 @@ from tests.cli.agents import TALK, with_model
 from tests.cli.shell import GATE, Latch, Shell, pipeline, wait_until
 from tests.redact import canary
 
-SITE = pipeline(("research", "echo found"), ("design", "test ! -e broken"))
+KINDS = '{ graph [intents="build, fix, question", intent.question.words="?", scopes="full, styling"]'
+SITE = pipeline(("research", "echo found"), ("design", "test ! -e broken")).replace("{", KINDS, 1)
 
 
 @pytest.fixture
@@ -146,7 +147,10 @@ def test_chats_are_none_at_first_and_an_unknown_one_is_refused(site: Shell) -> N
 def test_continue_after_a_kill_finishes_the_run(shell: Shell, tmp_path: Path) -> None:
     """S0-10, S0-42: `kill -9`, "continue?", finished; no finished step runs again."""
     latch = Latch(tmp_path / "latch")
-    shell.write("site.dot", pipeline(("research", "echo r >> ledger"), ("design", latch.command)))
+    shell.write(
+        "site.dot",
+        pipeline(("research", "echo r >> ledger"), ("design", latch.command)).replace("{", KINDS, 1),
+    )
     shell.inside("pipelines", "add", "site.dot", "--name", "site")
     begun = shell.start("chat", "talk", "build me a page", "--watch")
     latch.wait_reached()
@@ -168,7 +172,7 @@ def test_the_settings_of_chats_are_checked(site: Shell) -> None:
         ("chats = 3", "chats in onward.toml is 3; write a table [chats]"),
         ('[chats]\non_message = "maybe"', "write one of auto, ask, never"),
         ("[chats]\nsilent = true", "sets silent; known settings are"),
-        ('[chats.pipelines]\nsing = "site"', "intents are build, fix, question"),
+        ('[chats.pipelines]\n"to sing" = "site"', "'to sing', which cannot be an intent; use up to 50"),
         ('[chats.pipelines]\nbuild = "no such"', "cannot be the name of a registered pipeline"),
         ("[chats]\nclassifier = 3", "write a model, as in"),
     ):
@@ -201,7 +205,8 @@ def test_no_secret_is_in_what_a_chat_stores_and_prints(any_shell: Shell) -> None
 READER = ModelScript(
     rules=(
         ScriptRule(
-            contains="builder of software", reply=ScriptedReply(text='{"intent": "fix", "scope": "styling"}')
+            contains="Say what the message wants",
+            reply=ScriptedReply(text='{"intent": "fix", "scope": "styling"}'),
         ),
     ),
     default=ScriptedReply(text="Done."),
@@ -212,7 +217,7 @@ READER = ModelScript(
 def test_a_model_reads_a_message_first_if_the_settings_name_one(shell: Shell, how: str) -> None:
     """S0-3, S0-4: in a small run of the chat, executed here with --watch, else by a worker."""
     with with_model(shell, READER):
-        shell.write("talk.dot", TALK)
+        shell.write("talk.dot", TALK.replace("{", KINDS, 1))
         shell.write("onward.toml", '[chats]\nclassifier = "openai:gpt-4o-mini"\n')
         assert shell.inside("pipelines", "add", "talk.dot", "--name", "talk").code == 0
         words = ("chat", "talk", "build me a page", *(("--watch",) if how == "watch" else ()))

@@ -7,9 +7,7 @@ import pytest
 from onward.errors import StoreCorrupt
 from onward.model.chat import (
     NOT_READ,
-    ChatScope,
     ChunkKind,
-    Intent,
     MessageReading,
     Part,
     answer_to,
@@ -62,9 +60,16 @@ def test_what_a_message_says_is_its_text_alone() -> None:
 
 
 def test_a_reading_is_read_as_it_was_stored() -> None:
-    reading = MessageReading(intent=Intent.BUILD, planned_agents=("writer",), has_files=True)
+    reading = MessageReading(intent="build", planned_agents=("writer",), has_files=True)
     assert read_reading(write_reading(reading)) == reading
     assert read_reading("") == NOT_READ
+
+
+def test_a_reading_from_before_pipelines_named_intents_is_read() -> None:
+    old = '{"intent":"build","scope":"full","by":"rules","pipeline":"site","version":1,"has_files":false}'
+    assert read_reading(old) == MessageReading(
+        intent="build", scope="full", by="rules", pipeline="site", version=1
+    )
 
 
 def test_a_reading_that_was_damaged_is_told() -> None:
@@ -73,14 +78,14 @@ def test_a_reading_that_was_damaged_is_told() -> None:
 
 
 def test_a_run_knows_the_message_that_started_it() -> None:
-    reading = MessageReading(intent=Intent.BUILD, scope=ChatScope.STYLING, planned_agents=("writer",))
+    reading = MessageReading(intent="build", scope="styling", planned_agents=("writer",))
     facts = facts_of(created(inputs_of(reading, "Build it.")))
-    assert (facts.intent, facts.scope, facts.user_message) == (Intent.BUILD, ChatScope.STYLING, "Build it.")
+    assert (facts.intent, facts.scope, facts.user_message) == ("build", "styling", "Build it.")
     assert facts.planned_agents == ("writer",)
 
 
 def test_values_that_a_step_changed_into_something_else_say_nothing() -> None:
-    odd = {"intent": "guess", "scope": 3, "user_message": ["hi"], "planned_agents": "writer"}
+    odd = {"intent": 7, "scope": 3, "user_message": ["hi"], "planned_agents": "writer"}
     facts = facts_of(created(odd))
     assert (facts.intent, facts.scope, facts.user_message, facts.planned_agents) == (None, None, None, ())
     assert facts_of(created(inputs_of(NOT_READ, ""))).intent is None

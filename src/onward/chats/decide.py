@@ -260,9 +260,9 @@ def _blocked(scope: str, measure: str, spent: int, limit: int) -> str:
 def plan_words(reading: MessageReading) -> str:
     """The plan of a new run."""
     agents = ", ".join(reading.planned_agents) or "no agents"
-    read_by = "" if reading.by in ("", BY_RULES) else f", read by {reading.by}"
-    what = f"{reading.intent}, {reading.scope}{read_by}" if reading.intent else "as before"
-    return f"Plan ({what}): {reading.pipeline}@{reading.version} with {agents}."
+    read_by = f"read by {reading.by}" if reading.by not in ("", BY_RULES) else ""
+    what = ", ".join(filter(None, (reading.intent, reading.scope, read_by)))
+    return f"Plan{f' ({what})' if what else ''}: {reading.pipeline}@{reading.version} with {agents}."
 
 
 def anew_words(run_id: str, missing: Sequence[str]) -> str:

@@ -40,6 +40,7 @@ from onward.chats.decide import (
     scopes_checked,
     stop_words,
 )
+from onward.chats.intent import BUILT_IN
 from onward.chats.runs import ChatSeen, Looking, RunStarting, is_work_of_chat
 from onward.clock import Clock, Ids, SystemIds
 from onward.engine.control.requests import Resume
@@ -365,8 +366,10 @@ class Dispatcher(msgspec.Struct, frozen=True):
 
     async def _started(self, intake: Intake) -> None:
         await RunStarting(self.engine, self.clock, self.settings).create(intake)
-        plan = plan_words(read_reading(intake.reading))
-        await self.engine.saying.tell(intake.chat, plan, id=answer_to(intake.message, "plan"))
+        reading = read_reading(intake.reading)
+        if reading.version != BUILT_IN:  # an answer needs no announcement
+            plan = plan_words(reading)
+            await self.engine.saying.tell(intake.chat, plan, id=answer_to(intake.message, "plan"))
         await self._settle(intake, IntakeOutcome.STARTED, run_id=intake.run_id)
 
     async def _check_limits(self, intake: Intake, seen: ChatSeen) -> None:

@@ -1,44 +1,64 @@
 """The runs of a chat: as a message finds them, and the one that a message starts.
 
 A message finds the turn of its chat and the runs that have not ended. The run that it starts is of a
-registered pipeline, and is created once: its id derives from the message.
+registered pipeline, or of the one that is built in if none is registered. It is created once: its id derives
+from the message.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from onward.chats.decide import ChatRun
-from onward.chats.intent import read_by_model, read_by_rules, reading_run, reading_source
+from onward.chats.intent import (
+    ANSWER,
+    ANSWER_SOURCE,
+    BUILT_IN,
+    Candidate,
+    Offered,
+    read_as_before,
+    read_by_model,
+    read_by_rules,
+    reading_source,
+)
 from onward.clock import Clock
 from onward.engine.control.requests import StartRequest
 from onward.engine.engine import Engine
 from onward.engine.sources import Registry
-from onward.errors import HistoryCorrupt, Refused, RunNotFound, StoreCorrupt
+from onward.errors import (
+    HistoryCorrupt,
+    InvalidInput,
+    InvalidPipeline,
+    NoProvider,
+    PipelineNotFound,
+    Refused,
+    RunNotFound,
+    StoreCorrupt,
+)
 from onward.machine.decide.owner_loss import REQUEUE
 from onward.machine.plan.route import planned_agents, unfinished_required
 from onward.machine.reasons import is_recoverable
 from onward.model.chat import (
     READING_TAG,
-    ChatScope,
     Intake,
     IntakeState,
-    Intent,
     MessageReading,
     facts_of,
     inputs_of,
     read_reading,
+    reading_of_message,
     run_of_message,
     text_of,
     write_reading,
 )
 from onward.model.ids import Wanted, read_wanted
 from onward.model.limits import CALLS_PER_CHAT_RUN, CALLS_PER_RUN
+from onward.model.row import waiting_for
 from onward.model.run import Run, RunStatus
 from onward.model.settings import ChatSettings
 from onward.model.values import tags_in
@@ -141,47 +161,62 @@ def is_work_of_chat(run: Run) -> bool:
     return run.chat is not None and run.managed_by is None and READING_TAG not in run.tags
 
 
-LISTED_MAX = 10
+MISSING = -1
+"""The version of a pipeline that the settings name and that is not registered."""
+CANDIDATES_MAX = 100
+"""How many registered pipelines a message may start without naming one, in the order of their names."""
+NO_PROVIDER = (
+    "no pipeline is registered, so a model would answer, and no model provider is set up: set "
+    "OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, and name the model with ONWARD_MODEL "
+    "(docs/agents.md), then say it again."
+)
 
 
-class Choosing(msgspec.Struct, frozen=True):
-    """Chooses among registered pipelines; `pipelines` names one for an intent."""
+class Candidates(msgspec.Struct, frozen=True):
+    """Finds the pipelines that a message may start; `by_intent` names one for an intent."""
 
     registry: Registry
-    pipelines: Mapping[str, str]
+    by_intent: Mapping[str, str]
 
-    async def choose(self, named: str, intent: Intent) -> Wanted:
-        """The pipeline, with its version: the one that the message names, or the settings for its intent, or
-        that has the intent's name, or the only one."""
-        wanted = named or self.pipelines.get(intent.value, "")
-        if wanted:
-            return await self._version(read_wanted(wanted))
-        found = await self.registry.store.pipelines.find(intent.value)
-        if found is not None and found.enabled is not None:
-            return await self._version(Wanted(intent.value))
-        there = await self.registry.store.pipelines.list(limit=LISTED_MAX)
-        if len(there) == 1:
-            return await self._version(Wanted(there[0].name))
-        raise _none_fits(intent, [one.name for one in there])
+    async def named(self, wanted: Wanted) -> Candidate:
+        """The pipeline of this name, which is registered or built in."""
+        if wanted == Wanted(ANSWER) and await self._is_free(ANSWER):
+            return Candidate(ANSWER, BUILT_IN)
+        version = await self.registry.version(wanted)
+        return Candidate(version.name, version.version, await self.registry.purpose(version))
 
-    async def _version(self, wanted: Wanted) -> Wanted:
-        return Wanted(wanted.name, (await self.registry.version(wanted)).version)
+    async def every(self) -> Offered:
+        """All that are registered; the one that is built in, if none is."""
+        there = await self.registry.store.pipelines.list(limit=CANDIDATES_MAX)
+        if not there:
+            return Offered((Candidate(ANSWER, BUILT_IN),))
+        found: list[Candidate] = []
+        for one in there:
+            try:
+                found.append(await self.named(Wanted(one.name)))
+            except (InvalidInput, InvalidPipeline, PipelineNotFound) as error:
+                if len(there) == 1:
+                    raise
+                log.warning("no message starts the pipeline %s: %s", one.name, error)
+        if not found:
+            raise Refused("no_pipeline", "none of the registered pipelines can be read; add them again.")
+        return Offered(tuple(found), {intent: await self._set(name) for intent, name in self._set_for(found)})
 
+    def _set_for(self, found: Sequence[Candidate]) -> Iterable[tuple[str, str]]:
+        """What the settings name: nothing, if there is nothing to choose."""
+        return self.by_intent.items() if Offered(tuple(found)).is_read else ()
 
-def _none_fits(intent: Intent, names: list[str]) -> Refused:
-    if not names:
-        return Refused(
-            "no_pipeline",
-            "no pipeline is registered, so a message can start none; add one with "
-            f"`onward pipelines add FILE --name {intent.value}`, then say it again.",
-        )
-    several = ", ".join(names) + (", …" if len(names) == LISTED_MAX else "")
-    return Refused(
-        "no_pipeline",
-        f"this message was read as {intent.value}, and none of the registered pipelines ({several}) is for "
-        f"that; name one with --pipeline, or set `{intent.value}` under [chats.pipelines] in onward.toml.",
-        details={"intent": intent.value, "pipelines": names},
-    )
+    async def _set(self, name: str) -> Candidate:
+        """A pipeline of the settings. One that is missing is refused when it is to start."""
+        wanted = read_wanted(name)
+        try:
+            return await self.named(wanted)
+        except PipelineNotFound:
+            return Candidate(wanted.name, wanted.version or MISSING)
+
+    async def _is_free(self, name: str) -> bool:
+        found = await self.registry.store.pipelines.find(name)
+        return found is None or found.enabled is None
 
 
 class RunStarting(msgspec.Struct, frozen=True):
@@ -196,13 +231,11 @@ class RunStarting(msgspec.Struct, frozen=True):
 
         False if another process was first.
         """
-        reading = await self._read(intake)
+        offered = await self._offered(intake)
+        reading = await self._read(intake, offered)
         if reading is None:
-            return await self._ask(intake)
-        wanted = await self._chosen(intake, reading)
-        pipeline = await self.engine.registry.find(wanted)
-        definition = self.engine.definition(pipeline)
-        reading = replace(reading, pipeline=wanted.name, version=wanted.version or 0)
+            return await self._ask(intake, offered)
+        definition = self.engine.definition(await self._startable(reading))
         text = await self.text(intake, reading)
         agents = planned_agents(definition, inputs_of(reading, text))
         return await self.engine.store.intakes.begin(
@@ -218,21 +251,46 @@ class RunStarting(msgspec.Struct, frozen=True):
 
         What a model is to read first cannot be judged yet.
         """
-        reading = await self._read(intake)
+        reading = await self._read(intake, await self._offered(intake))
         if reading is not None:
-            await self._chosen(intake, reading)
-        elif intake.pipeline:
-            await self.engine.registry.version(read_wanted(intake.pipeline))
+            await self._startable(reading)
 
-    async def _chosen(self, intake: Intake, reading: MessageReading) -> Wanted:
-        """The pipeline of the new run: what a run is started anew with is what it was started with."""
-        if reading.instead_of and not intake.pipeline:
-            before = (await self.engine.journal.load(reading.instead_of)).run
-            if before.pipeline_version is not None:
-                return Wanted(before.pipeline, before.pipeline_version)
-        assert reading.intent is not None
-        choosing = Choosing(self.engine.registry, self.settings.pipelines)
-        return await choosing.choose(intake.pipeline, reading.intent)
+    async def _offered(self, intake: Intake) -> Offered:
+        """The pipelines that the new run may have: what a run is started anew with is what it was started
+        with."""
+        noted, candidates = (
+            read_reading(intake.reading),
+            Candidates(self.engine.registry, self.settings.pipelines),
+        )
+        if intake.pipeline:
+            return Offered((await candidates.named(read_wanted(intake.pipeline)),))
+        if noted.instead_of:
+            before = (await self.engine.journal.load(noted.instead_of)).run
+            is_built_in = before.pipeline == ANSWER and before.path is None
+            if before.pipeline_version is not None or is_built_in:
+                return Offered((await candidates.named(Wanted(before.pipeline, before.pipeline_version)),))
+        return await candidates.every()
+
+    async def _startable(self, reading: MessageReading) -> Pipeline:
+        """The pipeline of a reading. The one that is built in is refused where no process can answer."""
+        pipeline = await self._pipeline(reading)
+        if reading.version == BUILT_IN:
+            try:
+                self.engine.check_served(pipeline, None)
+            except InvalidInput as error:
+                needs = self.engine.definition(pipeline).handlers
+                workers = await self.engine.store.workers.read()
+                if waiting_for(needs, workers) is not None:
+                    raise Refused(
+                        "no_provider", NO_PROVIDER if isinstance(error, NoProvider) else str(error)
+                    ) from error
+        return pipeline
+
+    async def _pipeline(self, reading: MessageReading) -> Pipeline:
+        if reading.version == BUILT_IN:
+            return self.engine.sources.prepare(ANSWER_SOURCE, f"<{ANSWER}>")
+        version = None if reading.version == MISSING else reading.version
+        return await self.engine.registry.find(Wanted(reading.pipeline, version))
 
     async def create(self, intake: Intake) -> Run:
         """Create the run that a message has begun, if it is not there yet."""
@@ -241,7 +299,7 @@ class RunStarting(msgspec.Struct, frozen=True):
         except RunNotFound:
             pass
         reading = read_reading(intake.reading)
-        pipeline = await self.engine.registry.find(Wanted(reading.pipeline, reading.version))
+        pipeline = await self._pipeline(reading)
         start = StartRequest(
             inputs=inputs_of(reading, await self.text(intake, reading)),
             run_id=intake.run_id,
@@ -283,38 +341,46 @@ class RunStarting(msgspec.Struct, frozen=True):
                 return before.user_message
         return text_of(await self.engine.store.messages.content(intake.message) or ())
 
-    async def _read(self, intake: Intake) -> MessageReading | None:
+    async def _read(self, intake: Intake, offered: Offered) -> MessageReading | None:
         """The message as it is read once: as the run that it starts anew was, by a model, or by rules.
 
         None: a model is to be asked first.
         """
         noted = read_reading(intake.reading)
-        text = await self.text(intake, noted)
-        reading = read_by_rules(text, has_files=await self._has_files(intake))
-        reading = replace(reading, instead_of=noted.instead_of, asked=noted.asked)
-        if noted.instead_of:
-            before = facts_of((await self.engine.journal.load(noted.instead_of)).run)
-            if before.intent is not None and before.scope is not None:
-                return replace(reading, intent=Intent(before.intent), scope=ChatScope(before.scope))
-        classifier = self.settings.classifier
-        if noted.asked:
-            return await self._answered(noted.asked, reading)
-        return reading if classifier is None else None
+        text, has_files = await self.text(intake, noted), await self._has_files(intake)
+        reading = await self._as_before(noted, offered)
+        if reading is None and noted.asked:
+            reading = await self._answered(noted.asked, offered, text, has_files)
+        elif reading is None and self.settings.classifier is not None and offered.has_choice:
+            return None
+        reading = reading or read_by_rules(text, offered, has_files=has_files)
+        return replace(reading, has_files=has_files, instead_of=noted.instead_of, asked=noted.asked)
 
-    async def _answered(self, run_id: str, by_rules: MessageReading) -> MessageReading:
+    async def _as_before(self, noted: MessageReading, offered: Offered) -> MessageReading | None:
+        """As the run was read that a message starts anew; None if it was not, or there is none."""
+        if not noted.instead_of:
+            return None
+        before = facts_of((await self.engine.journal.load(noted.instead_of)).run)
+        if before.intent is None and before.scope is None:
+            return None
+        return read_as_before(offered, before.intent, before.scope)
+
+    async def _answered(
+        self, run_id: str, offered: Offered, text: str, has_files: bool
+    ) -> MessageReading | None:
         """The message as a model has read it, or by rules, if its run did not get there or is gone."""
         try:
             asked = (await self.engine.journal.load(run_id)).run
         except RunNotFound:
-            return by_rules
-        return read_by_model(asked, str(asked.context.get("classifier")), by_rules)
+            return None
+        return read_by_model(asked, str(asked.context.get("classifier")), text, offered, has_files=has_files)
 
-    async def _ask(self, intake: Intake) -> bool:
+    async def _ask(self, intake: Intake, offered: Offered) -> bool:
         """Let a model read a message, in a run of its own that the message then waits for."""
-        classifier, run_id = self.settings.classifier, reading_run(intake.message, intake.at_us)
+        classifier, run_id = self.settings.classifier, reading_of_message(intake.message, intake.at_us)
         assert classifier is not None
         noted = read_reading(intake.reading)
-        pipeline = self.engine.sources.prepare(reading_source(classifier), "<reading>")
+        pipeline = self.engine.sources.prepare(reading_source(classifier, offered), "<reading>")
         start = StartRequest(
             inputs={
                 "user_message": await self.text(intake, noted),

@@ -29,7 +29,7 @@ from onward.engine.files.rooms import Rooms
 from onward.engine.files.workspaces import Workspaces
 from onward.engine.journal import Journal
 from onward.engine.log import Folded, applied, redacted_events
-from onward.engine.messages import Flusher
+from onward.engine.messages import ChatHistory, Flusher
 from onward.engine.stop import StopSwitch
 from onward.errors import LeaseLost, StaleHistory
 from onward.handlers.port import Handler
@@ -80,6 +80,11 @@ class RunServices(Protocol):
     @property
     def waiting(self) -> WaitingCalls:
         """How many calls of this process wait."""
+        ...
+
+    @property
+    def history(self) -> ChatHistory:
+        """Reads what was said in a chat before a run."""
         ...
 
     async def cancel_child(self, run_id: str) -> None:

@@ -50,6 +50,7 @@ from onward.machine.plan.results import (
     BranchesMerged,
     WorkspaceUnusable,
 )
+from onward.model.chat import EarlierMessage
 from onward.model.context import check_updates
 from onward.model.events import StepStarted, StepStatus, Tree
 from onward.model.ids import branch_of
@@ -406,6 +407,10 @@ class Attempt(msgspec.Struct, frozen=True, eq=False):
         is_whole = len(records) == folded.position.seq
         goal, branch = self.executor.definition.graph.goal, branch_of(started.step)
         return preamble(mode, past_of(goal, folded.run, branch, events, is_whole=is_whole))
+
+    async def remember(self, count: int) -> tuple[EarlierMessage, ...]:
+        """The last messages of the run's chat before the run, at most `count`; oldest first."""
+        return await self.executor.parts.services.history.before(self.folded.run, count)
 
     def open_recorder(self, functions: Functions) -> Recorder:
         """What records the calls of the attempt, created when its handler makes the first."""

@@ -30,7 +30,7 @@ from onward.engine.journal import Journal
 from onward.engine.leftovers import Leftovers
 from onward.engine.log import NO_TERMS, Folded, RequestTerms
 from onward.engine.loop import Runner
-from onward.engine.messages import Flusher, MessageTidying, Saying
+from onward.engine.messages import ChatHistory, Flusher, MessageTidying, Saying
 from onward.engine.queue import RunQueue, Sweeper, SweepResult, Unserved
 from onward.engine.sources import Registry, Sources
 from onward.engine.stop import StopSwitch
@@ -311,6 +311,11 @@ class Engine:
     def saying(self) -> Saying:
         """Stores whole messages."""
         return Saying(self.store.messages, self._clock, self._ids, self.redactor)
+
+    @cached_property
+    def history(self) -> ChatHistory:
+        """Reads what was said in a chat before a run, for its agents."""
+        return ChatHistory(self.store.messages, self.store.intakes)
 
     @cached_property
     def flusher(self) -> Flusher:

@@ -5,6 +5,7 @@
   taken out before, also if one comes in pieces.
 - `Saying`: what people and Onward say. These messages are whole from the start, and stored before anything
   is done.
+- `ChatHistory`: what was said before a run, for its agents.
 - `MessageTidying`: the text of a message that has ended is sealed soon, and its chunks are deleted a day
   later.
 """
@@ -28,19 +29,23 @@ from onward.model.chat import (
     RUNNING_TEXT,
     WRITTEN,
     ChunkKind,
+    EarlierMessage,
+    Intake,
     Message,
     Part,
     Role,
     joined_parts,
+    reading_of_message,
     seal_parts,
     text_of,
 )
 from onward.model.limits import check_name, check_scoped, check_text
 from onward.model.row import MessageState
+from onward.model.run import Run
 from onward.model.values import whole_text
 from onward.redact.redactor import NOTHING_SECRET, RedactingStream, Redactor
 from onward.store.codec import content_hash
-from onward.store.port.messages import Flushed, Growth, MessageQuery, Messages
+from onward.store.port.messages import Flushed, Growth, Intakes, MessageQuery, Messages
 
 log = logging.getLogger("onward.messages")
 TICK_S = 0.25
@@ -417,6 +422,79 @@ def check_said(chat: str, text: str) -> None:
     check_text("the message", text)
     if not text or len(text) > SAID_CHARACTERS_MAX:
         raise InvalidInput(f"a message has 1 to {SAID_CHARACTERS_MAX:,} characters; this has {len(text):,}.")
+
+
+HISTORY_CHARACTERS_MAX = 12_000
+EARLIER_CHARACTERS_MAX = 4_000
+HISTORY_LOOKED_AT_MAX = 500
+LEFT_OUT = "Earlier messages of this chat are left out."
+
+
+class ChatHistory(msgspec.Struct, frozen=True):
+    """Reads what was said in a chat before a run, for its agents.
+
+    That is what users said up to the message that started the run, and the last thing that the agents of each
+    earlier run said. What Onward says itself, and what models say that read messages, is left out. The newest
+    messages count, up to a number of them and of characters; a long one is shortened.
+    """
+
+    messages: Messages
+    intakes: Intakes
+
+    async def before(self, run: Run, count: int) -> tuple[EarlierMessage, ...]:
+        """The last `count` messages before a run, oldest first; fewer if they are long.
+
+        If there were more, the first one says so, in Onward's own name.
+        """
+        found: list[EarlierMessage] = []
+        room, spoken = HISTORY_CHARACTERS_MAX, set[str]()
+        for message in await self._newest_first(run):
+            if message.role is Role.ASSISTANT and message.run_id in spoken:
+                continue
+            text = _shortened(text_of(await self.messages.content(message.id) or ()).strip())
+            if not text:
+                continue  # it only used tools
+            room -= len(text)
+            if len(found) == count or room < 0:
+                found.append(EarlierMessage(Role.SYSTEM, LEFT_OUT))
+                break
+            spoken.add(message.run_id)
+            found.append(EarlierMessage(message.role, text))
+        return tuple(reversed(found))
+
+    async def _newest_first(self, run: Run) -> list[Message]:
+        """The whole messages of the chat that may count."""
+        if run.chat is None:
+            return []
+        query = MessageQuery(chat=run.chat, is_newest=True, limit=HISTORY_LOOKED_AT_MAX)
+        listed = await self.messages.list(query)
+        intakes = await self.intakes.list(run.chat, is_open=False, limit=HISTORY_LOOKED_AT_MAX)
+        left_out = _left_out(run, intakes)
+        return [
+            one
+            for one in reversed(listed)
+            if one.role is not Role.SYSTEM
+            and one.state is MessageState.COMPLETE
+            and not {one.id, one.run_id} & left_out
+        ]
+
+
+def _left_out(run: Run, intakes: Sequence[Intake]) -> set[str]:
+    """The runs whose messages do not count: this one, and those that read messages; and the messages of users
+    from the one on that started this run."""
+    own = {run.id, run.charged_to or run.id}
+    begun = next((one.n for one in intakes if one.run_id in own), None)
+    later = {one.message for one in intakes if begun is not None and one.n >= begun}
+    return own | later | {reading_of_message(one.message, one.at_us) for one in intakes}
+
+
+def _shortened(text: str) -> str:
+    """A long text without its middle: it begins with what it is about, and ends with what it comes to."""
+    over = len(text) - EARLIER_CHARACTERS_MAX
+    if over <= 0:
+        return text
+    half = EARLIER_CHARACTERS_MAX // 2
+    return f"{text[:half]}\n[{over:,} characters are left out]\n{text[-half:]}"
 
 
 KEPT_S = 24 * 3600.0

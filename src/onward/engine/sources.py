@@ -19,6 +19,7 @@ from onward.model.ids import Wanted, node_of
 from onward.model.run import Run
 from onward.model.values import Variables
 from onward.pipeline.build import Pipeline, Transform, build, changed_nodes
+from onward.pipeline.purpose import Purpose, purpose_of
 from onward.pipeline.rules.check import REGISTERED, RULES, Rule
 from onward.pipeline.source import SOURCE_BYTES_MAX, decode
 from onward.pipeline.vocabulary import is_near
@@ -193,6 +194,7 @@ def _read_if_there(path: str) -> str | None:
 
 NEAR_MAX = 3
 LOOKED_AT_MAX = 10_000
+PURPOSES_MAX = 1_000
 
 
 class Registry(msgspec.Struct, frozen=True):
@@ -200,6 +202,7 @@ class Registry(msgspec.Struct, frozen=True):
 
     store: Store
     sources: Sources
+    _purposes: dict[str, Purpose] = msgspec.field(default_factory=dict)
 
     def check(self, source: str, file: str) -> Pipeline:
         """A pipeline that can be registered; it is refused for what it refers to beside its file."""
@@ -239,6 +242,17 @@ class Registry(msgspec.Struct, frozen=True):
                 f"`onward pipelines add FILE --name {version.name}`."
             )
         return content.decode()
+
+    async def purpose(self, version: RegisteredVersion) -> Purpose:
+        """Which messages a version is for, read once for all messages. It was checked when it was added."""
+        found = self._purposes.get(version.hash)
+        if found is None:
+            source = await self.source(version)
+            pipeline = build(source, file=_named(version), transforms=self.sources.transforms, rules=())
+            if len(self._purposes) >= PURPOSES_MAX:
+                self._purposes.clear()
+            found = self._purposes[version.hash] = purpose_of(pipeline.graph)
+        return found
 
     async def _near(self, name: str) -> list[str]:
         names = [one.name for one in await self.store.pipelines.list(limit=LOOKED_AT_MAX)]

@@ -17,7 +17,7 @@ from blake3 import blake3
 from onward.errors import InvalidInput
 from onward.handlers.user_functions import Functions
 from onward.model.call import CallKind, LimitHit, Reserved, Usage, check_call_key
-from onward.model.chat import ChunkKind
+from onward.model.chat import ChunkKind, EarlierMessage
 from onward.model.context import plain_text
 from onward.model.events import StepStarted
 from onward.model.gate import Choice, Decision, GateOpened
@@ -375,6 +375,10 @@ class AttemptLog(Protocol):
         """The summary of the run so far, under the fidelity of the step or another."""
         ...
 
+    async def remember(self, count: int) -> tuple[EarlierMessage, ...]:
+        """The last messages of the run's chat before the run, at most `count`; oldest first."""
+        ...
+
     def open_recorder(self, functions: Functions) -> Recorder:
         """What records the calls of the attempt, in which these functions run."""
         ...
@@ -385,6 +389,9 @@ class _NoLog:
 
     async def recall(self, mode: str) -> str:
         return ""
+
+    async def remember(self, count: int) -> tuple[EarlierMessage, ...]:
+        return ()
 
     def open_recorder(self, functions: Functions) -> Recorder:
         raise InvalidInput("this step was created by hand, so it has no log to record calls in.")

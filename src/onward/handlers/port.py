@@ -19,7 +19,7 @@ from onward.errors import InvalidInput
 from onward.handlers.calls import NO_LOG, AttemptLog, RecordedCalls, Recorder
 from onward.handlers.room import Artifacts, AttemptOutput, PreviousAttempt, Room, ShowLine
 from onward.handlers.user_functions import Functions
-from onward.model.chat import chat_of_run
+from onward.model.chat import EarlierMessage, chat_of_run
 from onward.model.context import FrozenMap, as_told, copied, engine_values, expand, plain_text
 from onward.model.events import StepStarted
 from onward.model.ids import branch_of, idempotency_key, place_of
@@ -257,6 +257,15 @@ class StepContext(RecordedCalls):
         text, left = await self._log.recall(mode), self.left
         return text if left is None else "\n\n".join(filter(None, (text, left.summary())))
 
+    async def chat_history(self) -> tuple[EarlierMessage, ...]:
+        """What was said in the run's chat before the run, as far as the node's `chat_history` asks for it.
+
+        Oldest first: each has a `role`, `user` or `assistant`, and a `text`. An agent's conversation begins
+        with it.
+        """
+        count = self.node.chat_history
+        return await self._log.remember(count) if count else ()
+
     def log(self, text: str) -> None:
         """Record a line for people who read the run later; it is stored when the attempt ends."""
         if len(self.lines) <= LOG_LINES_MAX:  # one more than are kept, to say that there were more
@@ -290,6 +299,9 @@ class _LogOf:
 
     async def recall(self, mode: str) -> str:
         return await self._step._log.recall(mode)
+
+    async def remember(self, count: int) -> tuple[EarlierMessage, ...]:
+        return await self._step._log.remember(count)
 
     def open_recorder(self, functions: Functions) -> Recorder:
         return self._step.recorder

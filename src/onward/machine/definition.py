@@ -15,6 +15,7 @@ from onward.model.events import Transition
 from onward.model.run import Simulation
 from onward.pipeline.branches import FAN_IN, PARALLEL, joins
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node
+from onward.pipeline.purpose import is_about_messages
 from onward.pipeline.rules.attributes import FILE_MODES
 from onward.pipeline.source import as_text
 from onward.pipeline.vocabulary import ON_MESSAGE, WHILE_RUNNING, WHILE_RUNNING_RULES
@@ -151,8 +152,10 @@ class Definition:
 
     @cached_property
     def mirrored(self) -> Mapping[str, str]:
-        """The graph's own attributes, as every context of a run begins with them."""
-        return {f"graph.{key}": as_text(value) for key, value in self.graph.attrs.items()}
+        """The graph's own attributes, as every context of a run begins with them. What only chooses the
+        pipeline for a message is left out: it can be long, and is done with."""
+        attrs = self.graph.attrs.items()
+        return {f"graph.{key}": as_text(value) for key, value in attrs if not is_about_messages(key)}
 
     @cached_property
     def _edges(self) -> dict[int, Edge]:

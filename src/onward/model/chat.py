@@ -7,6 +7,7 @@ intake: what it asks for and what became of it. Before its run begins, a message
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -77,6 +78,13 @@ class Part(NamedTuple):
     """A piece of a message's content: all text or reasoning up to something else, or one tool's."""
 
     kind: ChunkKind
+    text: str
+
+
+class EarlierMessage(NamedTuple):
+    """What was said in a chat before a run, by a user or by the agents of an earlier run."""
+
+    role: Role
     text: str
 
 
@@ -212,30 +220,18 @@ def run_of_message(message: str, at_us: int) -> str:
     return derived_run_id(at_us, f"run of message {message}")
 
 
+def reading_of_message(message: str, at_us: int) -> str:
+    """The id of the run in which a model reads a message."""
+    return derived_run_id(at_us, f"reading of message {message}")
+
+
 def answer_to(message: str, what: str) -> str:
     """The id of what Onward says about a message: said again, it is said once."""
     return blake3(f"{what} for message {message}".encode()).hexdigest(length=13)
 
 
-class Intent(StrEnum):
-    """What a message wants: something new, something mended, or an answer."""
-
-    BUILD = "build"
-    FIX = "fix"
-    QUESTION = "question"
-
-
-class ChatScope(StrEnum):
-    """Which part of the work a message is about."""
-
-    FRONTEND = "frontend"
-    BACKEND = "backend"
-    STYLING = "styling"
-    FULL = "full"
-
-
-INTENTS = tuple(intent.value for intent in Intent)
-SCOPES = tuple(scope.value for scope in ChatScope)
+KIND_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,49}")
+"""The names of intents and scopes, which pipelines choose."""
 BY_RULES = "rules"
 READING_TAG = "onward-reading"
 """What runs are tagged with in which a model reads a message: they are no work of the chat."""
@@ -251,15 +247,16 @@ class Act(Frozen, frozen=True, kw_only=True):
 
 
 class MessageReading(Frozen, frozen=True, kw_only=True):
-    """A message as it was read, once. `by` is who read it: `rules`, or a model.
+    """A message as it was read, once. `by` is who read it: `rules`, or a model; empty if nothing was to read.
 
-    `pipeline` and `version` are what its run is of; `planned_agents` are those that it may come to.
-    `instead_of` is the run that it starts anew. `asked` is the run in which a model reads it. `act` is what
-    is about to be done to a run, noted before: whoever takes the message up after a crash does the same.
+    `pipeline` and `version` are what its run is of (0: the one that is built in); `planned_agents` are those
+    that it may come to. `instead_of` is the run that it starts anew. `asked` is the run in which a model
+    reads it. `act` is what is about to be done to a run, noted before: whoever takes the message up after a
+    crash does the same.
     """
 
-    intent: Intent | None = None
-    scope: ChatScope | None = None
+    intent: str | None = None
+    scope: str | None = None
     by: str = ""
     pipeline: str = ""
     version: int = 0
@@ -291,8 +288,8 @@ def write_reading(reading: MessageReading) -> str:
 def inputs_of(reading: MessageReading, text: str) -> dict[str, Any]:
     """What the run of a message is given."""
     return {
-        "intent": None if reading.intent is None else reading.intent.value,
-        "scope": None if reading.scope is None else reading.scope.value,
+        "intent": reading.intent,
+        "scope": reading.scope,
         "user_message": text,
         "planned_agents": list(reading.planned_agents),
         "has_files": reading.has_files,
@@ -315,12 +312,12 @@ def facts_of(run: Run) -> ChatFacts:
     planned = context.get("planned_agents")
     names = planned if isinstance(planned, list | tuple) else ()
     return ChatFacts(
-        intent=_known(context.get("intent"), INTENTS),
-        scope=_known(context.get("scope"), SCOPES),
-        user_message=found if isinstance(found := context.get("user_message"), str) else None,
+        intent=_text(context.get("intent")),
+        scope=_text(context.get("scope")),
+        user_message=_text(context.get("user_message")),
         planned_agents=tuple(name for name in names if isinstance(name, str)),
     )
 
 
-def _known(value: object, known: tuple[str, ...]) -> str | None:
-    return value if isinstance(value, str) and value in known else None
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from onward.errors import InvalidInput
-from onward.model.chat import INTENTS
+from onward.model.chat import KIND_NAME
 from onward.model.ids import read_wanted
 from onward.model.row import NotificationKind
 from onward.model.values import GRACE, shown
@@ -24,7 +24,7 @@ class ChatSettings(msgspec.Struct, frozen=True):
 
     `on_message`: what a message does to a stopped run of its chat. `on_owner_loss`: what happens to runs of
     chats whose process died. `classifier`: the model that reads messages; None: rules do. `pipelines`: the
-    registered pipeline for an intent.
+    registered pipeline for an intent, which wins over what pipelines say about themselves.
     """
 
     on_message: str = "auto"
@@ -68,9 +68,11 @@ def _pipelines(table: object, file: str) -> Mapping[str, str]:
     if not isinstance(table, dict):
         raise InvalidInput(f"pipelines of [chats] in {file} is {shown(table)}; write [chats.pipelines].")
     for intent, name in table.items():
-        if intent not in INTENTS:
-            known = ", ".join(INTENTS)
-            raise InvalidInput(f"[chats.pipelines] in {file} names {shown(intent)}; intents are {known}.")
+        if not KIND_NAME.fullmatch(intent):
+            raise InvalidInput(
+                f"[chats.pipelines] in {file} names {shown(intent)}, which cannot be an intent; use up to 50 "
+                "letters, digits, _ and -, and begin with a letter."
+            )
         if not isinstance(name, str):
             raise InvalidInput(f"{intent} of [chats.pipelines] in {file} is {shown(name)}; write its name.")
         read_wanted(name)

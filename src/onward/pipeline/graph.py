@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from onward.pipeline.condition import Condition, parse_condition
 from onward.pipeline.source import Attributes, Duration, Value, Written
+from onward.pipeline.vocabulary import CHAT_HISTORY, as_history
 
 T = TypeVar("T")
 
@@ -131,6 +132,11 @@ class Node(Attributes):
     @cached
     def reasoning_effort(self) -> str:
         return self.text("reasoning_effort") or DEFAULT_EFFORT
+
+    @cached
+    def chat_history(self) -> int:
+        """How many messages of its run's chat an agent sees that were said before the run."""
+        return as_history(self.attrs.get(CHAT_HISTORY, False))
 
     @cached
     def max_retries(self) -> int | None:

@@ -1,6 +1,7 @@
 """The attributes that Onward reads, where each belongs, and what other implementations call them.
 
-Also what a pipeline says about chats: which of its steps a resume needs, and what messages do to its runs.
+Also what a pipeline says about chats: which of its steps a resume needs, what messages do to its runs, and
+how much of what was said before its agents see.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from difflib import SequenceMatcher
 
 from onward.errors import ConditionError
 from onward.pipeline.condition import Condition, parse_condition
-from onward.pipeline.source import Value, as_boolean, as_text
+from onward.pipeline.source import Value, as_boolean, as_count, as_text
 
 _MODELS = frozenset({"llm_model", "llm_provider", "reasoning_effort", "agent_program"})
 _AGENT = frozenset(
@@ -22,6 +23,7 @@ _AGENT = frozenset(
         "output_schema",
         "must_use_tools",
         "on_partial",
+        "chat_history",
     }
 )
 _TOOLS = frozenset({"allowed_tools"})
@@ -39,6 +41,8 @@ GRAPH_ATTRIBUTES = frozenset(
             "continue_on_fail",
             "on_message",
             "while_running",
+            "intents",
+            "scopes",
             *_MODELS,
             *_TOOLS,
             *_TARGETS,
@@ -166,6 +170,7 @@ def _plain(name: str) -> str:
 REQUIRED = "required_for_resume"
 ON_MESSAGE, ON_MESSAGE_RULES = "on_message", ("auto", "ask", "never")
 WHILE_RUNNING, WHILE_RUNNING_RULES = "while_running", ("queue", "steer")
+CHAT_HISTORY, HISTORY_DEFAULT, HISTORY_MAX = "chat_history", 20, 200
 _NEVER_KNOWN = ("outcome", "preferred_label")
 
 
@@ -184,3 +189,18 @@ def as_requirement(value: Value) -> bool | Condition:
     if not found.clauses or any(not one.operator or one.key in _NEVER_KNOWN for one in found.clauses):
         raise ValueError(expected)
     return found
+
+
+def as_history(value: Value) -> int:
+    """How many messages of its chat an agent sees that were said before its run: none, some, or as many as is
+    usual."""
+    if isinstance(value, bool) or as_text(value).strip() in ("true", "false"):
+        return HISTORY_DEFAULT if as_boolean(value) else 0
+    expected = f"true, false, or how many messages, from 0 to {HISTORY_MAX}"
+    try:
+        count = as_count(value)
+    except ValueError:
+        raise ValueError(expected) from None
+    if count > HISTORY_MAX:
+        raise ValueError(expected)
+    return count

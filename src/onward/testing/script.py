@@ -68,6 +68,8 @@ class ScriptRule(_Closed, frozen=True):
     reply: ScriptedReply
     nth: Positive | None = None
     contains: str = ""
+    remembers: str = ""
+    """A text that a message before the last one contains."""
     model: str = ""
     times: Positive | None = None
     """How often it is used; None: without end."""
@@ -86,6 +88,8 @@ class ScriptPrompt(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     said: str
     characters: int
+    earlier: str = ""
+    """The messages before the last one."""
     max_tokens: int | None = None
     prefix: str = ""
     """What the assistant said last, if nobody has said anything since: the beginning of an answer."""
@@ -111,6 +115,7 @@ class Playing:
         return (
             rule.nth in (None, self.requests)
             and rule.contains in prompt.said
+            and rule.remembers in prompt.earlier
             and rule.model in ("", prompt.model)
             and (rule.times is None or used < rule.times)
         )
@@ -163,6 +168,7 @@ def prompt_of(request: llm.ModelRequest, model: str) -> ScriptPrompt:
         model=model,
         said=texts[-1] if texts else "",
         characters=len(request.system) + sum(map(len, texts)),
+        earlier="\n\n".join(texts[:-1]),
         max_tokens=request.max_tokens,
         prefix=texts[-1] if texts and isinstance(request.messages[-1], llm.AssistantMessage) else "",
     )

@@ -93,6 +93,7 @@ class OpenAIWire:
         return ScriptPrompt(
             model=found["model"],
             said=texts[-1],
+            earlier="\n\n".join(texts[:-1]),
             characters=sum(map(len, texts)),
             max_tokens=most,
             prefix=texts[-1] if found["messages"][-1]["role"] == "assistant" else "",
@@ -202,6 +203,7 @@ class AnthropicWire:
         return ScriptPrompt(
             model=found["model"],
             said=texts[-1],
+            earlier="\n\n".join(texts[:-1]),
             characters=len(system) + sum(map(len, texts)),
             max_tokens=found["max_tokens"],
             prefix=texts[-1] if found["messages"][-1]["role"] == "assistant" else "",
@@ -344,6 +346,7 @@ class GoogleWire:
         return ScriptPrompt(
             model=path.rpartition("/")[2].partition(":")[0],
             said=texts[-1],
+            earlier="\n\n".join(texts[:-1]),
             characters=len(system) + sum(map(len, texts)),
             max_tokens=found.get("generationConfig", {}).get("maxOutputTokens"),
             prefix=texts[-1] if found["contents"][-1]["role"] == "model" else "",

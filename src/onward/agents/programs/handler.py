@@ -38,7 +38,7 @@ from onward.agents.prices import Prices, estimate_tokens
 from onward.agents.programs.program import Program, ProgramFailed, TurnRequest, missing, model_of
 from onward.agents.programs.turn import RunsPrograms, Turn
 from onward.agents.step.contract import SYSTEM, UnreadableAnswer, instructions, read_answer
-from onward.agents.step.conversation import Thread, end_of, hit_of, read_thread
+from onward.agents.step.conversation import Thread, end_of, hit_of, read_thread, told_history
 from onward.clock import Clock, Dice
 from onward.errors import InvalidInput, LimitReached, NoProvider
 from onward.handlers.calls import CallOptions
@@ -362,12 +362,14 @@ class ProgramPrompt:
         `is_later`: its thread has a conversation that this program cannot continue.
         """
         step = self.step
+        said = ""
         if session is not None:
             past = "" if step.left is None else step.left.summary()
         else:
             past = await step.preamble(NEW_SESSION_SUMMARY if is_later else "")
+            said = told_history(await step.chat_history())
         told = [f"Instruction from the operator: {text}" for text in step.steering]
-        return "\n\n".join(filter(None, (past, step.prompt, *told)))
+        return "\n\n".join(filter(None, (past, said, step.prompt, *told)))
 
     async def anew(self, thread: Thread) -> Thread:
         """The conversation with its last message replaced by one for a new session, which knows nothing."""

@@ -3,6 +3,9 @@
 A step that was asked before continues its stored conversation. Its inputs are not computed again: they
 would differ, because the run's past has grown.
 
+A step that begins a conversation may be told what was said in the chat of its run before. That is part of the
+stored conversation: a step that continues is told the same, whatever was said since.
+
 A stored conversation is a chain: each node is a message and the hash of the node before it. A conversation
 of n messages costs n, however often it is continued; forks share what they have in common. A node is stored
 as a blob under its hash. So a message is redacted before it is hashed, and the model is asked with what is
@@ -53,7 +56,7 @@ from onward.errors import InvalidInput, LimitReached
 from onward.handlers.calls import CallAnswer, StepPast, TextSink
 from onward.handlers.port import StepContext
 from onward.model.call import LimitHit, Reserved, Usage
-from onward.model.chat import ChunkKind
+from onward.model.chat import ChunkKind, EarlierMessage, Role
 from onward.model.values import whole_text
 from onward.redact.redactor import RedactingStream, Redactor
 
@@ -111,7 +114,11 @@ class Talk:
             return thread
         earlier = recorder.thread_of(step.thread) if step.thread else ""
         before = await read_thread(recorder.content, earlier, step.redactor)
-        preamble = "" if before.messages else await self._summary(step)
+        preamble = ""
+        if not before.messages:
+            preamble = await self._summary(step)
+            for turn in turns_of(await step.chat_history()):
+                before.add(turn)
         told = instructed(step.steering)
         before.add(user("\n\n".join(filter(None, (preamble, step.prompt, told)))))
         return before
@@ -140,6 +147,28 @@ class Talk:
             else ToolResult(call.id, UNKNOWN, is_error=True)
             for position, call in enumerate(calls, start=1)
         ]
+
+
+def turns_of(history: Sequence[EarlierMessage]) -> list[Message]:
+    """What was said in the chat before, as the beginning of a conversation: the first turn is the user's, and
+    no two turns that follow each other are the same side's."""
+    turns: list[tuple[bool, str]] = []
+    for said in history:
+        is_model = said.role is Role.ASSISTANT
+        text = f"[{said.text}]" if said.role is Role.SYSTEM else said.text
+        if turns and turns[-1][0] is is_model:
+            turns[-1] = is_model, f"{turns[-1][1]}\n\n{text}"
+        else:
+            turns.append((is_model, text))
+    if turns and turns[0][0]:
+        turns.insert(0, (False, "[The chat begins with what you said.]"))
+    return [AssistantMessage((Text(text),)) if is_model else user(text) for is_model, text in turns]
+
+
+def told_history(history: Sequence[EarlierMessage]) -> str:
+    """The same as one text, for a program that takes only one; empty if nothing was said."""
+    said = "\n\n".join(f"{one.role.value}: {one.text}" for one in history)
+    return f"What was said in this chat before:\n\n{said}" if said else ""
 
 
 def instructed(texts: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from onward.pipeline.branches import FAN_IN
 from onward.pipeline.condition import Condition, parse_condition
 from onward.pipeline.gate import as_question_type, as_timeout_rule
 from onward.pipeline.graph import BUILT_IN_TYPES, DEFAULT_KIND, Edge, Graph, Node
+from onward.pipeline.purpose import INTENTS_KEY, SCOPES_KEY, as_names, mistakes
 from onward.pipeline.rules.rule import Problem, Subject, about, owner_of
 from onward.pipeline.source import (
     Value,
@@ -27,11 +28,13 @@ from onward.pipeline.source import (
 )
 from onward.pipeline.stylesheet import parse_stylesheet
 from onward.pipeline.vocabulary import (
+    CHAT_HISTORY,
     ON_MESSAGE,
     ON_MESSAGE_RULES,
     REQUIRED,
     WHILE_RUNNING,
     WHILE_RUNNING_RULES,
+    as_history,
     as_requirement,
     meant,
 )
@@ -93,6 +96,8 @@ GRAPH_TYPES: Mapping[str, Reading] = {
     "tool_hooks.timeout": as_positive_s,
     ON_MESSAGE: one_of(*ON_MESSAGE_RULES),
     WHILE_RUNNING: one_of(*WHILE_RUNNING_RULES),
+    INTENTS_KEY: as_names,
+    SCOPES_KEY: as_names,
 }
 NODE_TYPES: Mapping[str, Reading] = {
     "max_retries": as_count,
@@ -119,6 +124,7 @@ NODE_TYPES: Mapping[str, Reading] = {
     "human.remind": as_positive_s,
     "tool_hooks.timeout": as_positive_s,
     REQUIRED: as_requirement,
+    CHAT_HISTORY: as_history,
 }
 SHARED_NAMES: Mapping[str, tuple[str, ...]] = {"files": FILE_MODES, "workspace": BRANCH_WORKSPACES}
 """Attributes of nodes that others have under the same name: only these values are ours."""
@@ -143,6 +149,13 @@ def _mistyped(owner: Graph | Node | Edge, types: Mapping[str, Reading]) -> Itera
         except ValueError as error:
             message = f"{key} of {owner_of(owner, key)} is {shown(value)}"
             yield about(owner, message, key=key, fix=f"write {error}")
+
+
+def messages_described(subject: Subject) -> Iterator[Problem]:
+    """What is said about an intent or a scope is about one that is listed, and can be read."""
+    graph = subject.graph
+    for key, fix in mistakes(graph):
+        yield about(graph, f"{key} of {owner_of(graph, key)} is {shown(graph.text(key))}", key=key, fix=fix)
 
 
 def value_ours(subject: Subject) -> Iterator[Problem]:

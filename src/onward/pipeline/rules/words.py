@@ -19,10 +19,12 @@ from onward.pipeline.condition import Clause
 from onward.pipeline.edges import has_accelerator
 from onward.pipeline.gate import OPTIONS
 from onward.pipeline.graph import BUILT_IN_TYPES, SHAPE_KINDS, Edge, Graph, Node
+from onward.pipeline.purpose import is_about_messages
 from onward.pipeline.rules.rule import Problem, Subject, about, is_default, owner_of
 from onward.pipeline.rules.steps import GATE, misspelt_command
 from onward.pipeline.source import shown
 from onward.pipeline.vocabulary import (
+    CHAT_HISTORY,
     EDGE_ATTRIBUTES,
     FOREIGN_GRAPH,
     FOREIGN_NODE,
@@ -54,7 +56,10 @@ def attribute_known(subject: Subject) -> Iterator[Problem]:
             continue
         # What an error about the node says is not said again.
         said = misspelt_command(owner) if isinstance(owner, Node) else ""
+        is_graph = isinstance(owner, Graph)
         for key in owner.attrs:
+            if is_graph and is_about_messages(key):
+                continue  # messages_described judges it
             if key not in ours and key in owner.written and key != said:
                 yield from names.problems(owner, key)
 
@@ -149,6 +154,7 @@ _READERS: Mapping[str, tuple[str, str]] = {
     "manager.": ("stack.manager_loop", "give it shape=house to manage a pipeline, or remove it"),
     "join_policy": ("parallel", "write it on the node with shape=component, or remove it"),
     "max_parallel": ("parallel", "write it on the node with shape=component, or remove it"),
+    CHAT_HISTORY: ("codergen", "write it on an agent, with shape=box, or remove it"),
 }
 """Attributes that one kind of node reads."""
 _MUST_COUNT = ("human.", "tool_command", "goal_gate")

@@ -1,11 +1,13 @@
-"""Messages, as rules read them."""
+"""What the website builder takes messages for: it is the pipeline that knows builds, fixes and questions."""
 
 from __future__ import annotations
 
 import pytest
 
-from onward.chats.intent import read_by_rules
-from onward.model.chat import INTENTS, SCOPES
+from onward.chats.intent import Candidate, Offered, read_by_rules
+from onward.pipeline.build import build
+from onward.pipeline.purpose import Purpose, purpose_of
+from tests.examples.website import WEBSITE
 
 NEW, THERE = False, True
 TABLE = [
@@ -27,21 +29,30 @@ TABLE = [
     ("why is the button blue", THERE, "question", "styling"),
     ("what can you do?", NEW, "question", "full"),
     ("could you change the font?", THERE, "fix", "styling"),
+    ("fix the login and the header", THERE, "fix", "full"),
     ("", NEW, "build", "full"),
     ("日本語のページ", NEW, "build", "full"),
 ]
 
 
+def website() -> Purpose:
+    types = ("brief", "problems", "build_check", "version")
+    built = build((WEBSITE / "website.dot").read_text(), file="website.dot", known_types=types)
+    return purpose_of(built.graph)
+
+
 @pytest.mark.parametrize(("text", "has_files", "intent", "scope"), TABLE)
 def test_words_say_what_is_wanted_and_where(text: str, has_files: bool, intent: str, scope: str) -> None:
     """S0-3, S0-4: an intent and a scope of the known ones, always."""
-    found = read_by_rules(text, has_files=has_files)
+    offered = Offered((Candidate("website", 1, website()),))
+    found = read_by_rules(text, offered, has_files=has_files)
     assert (found.intent, found.scope, found.by) == (intent, scope, "rules")
-    assert found.intent in INTENTS
-    assert found.scope in SCOPES
+    assert (found.pipeline, found.version) == ("website", 1)
 
 
 def test_the_known_intents_and_scopes_are_those_of_the_document() -> None:
-    """S0-3, S0-4."""
-    assert INTENTS == ("build", "fix", "question")
-    assert SCOPES == ("frontend", "backend", "styling", "full")
+    """S0-3, S0-4: and each is described for a model that reads messages."""
+    purpose = website()
+    assert {kind.name for kind in purpose.intents} == {"build", "fix", "question"}
+    assert {kind.name for kind in purpose.scopes} == {"frontend", "backend", "styling", "full"}
+    assert all(kind.about for kind in (*purpose.intents, *purpose.scopes))
