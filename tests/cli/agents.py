@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from onward.testing.model_endpoint import serving_model
+from onward.testing.model_endpoint import RequestLedger, serving_model
 from onward.testing.script import ModelScript
 from tests.cli.shell import PATIENCE_S, Shell
 
@@ -23,12 +23,12 @@ digraph talk {
 
 
 @contextmanager
-def with_model(shell: Shell, script: ModelScript) -> Iterator[Shell]:
+def with_model(shell: Shell, script: ModelScript, ledger: RequestLedger | None = None) -> Iterator[Shell]:
     """The shell, with a model that plays a script. It is served by a thread of its own."""
     ready, over = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        async with serving_model(script) as endpoint:
+        async with serving_model(script, ledger=ledger) as endpoint:
             shell.environment |= {
                 "OPENAI_BASE_URL": endpoint.base_url,
                 "ANTHROPIC_BASE_URL": endpoint.base_url,

@@ -21,7 +21,7 @@ from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.model.settings import DEFAULT_CHATS, ChatSettings
 from tests.chance import places
-from tests.chats.desk import GATED, SITE, STEERED, Desk, desk_of
+from tests.chats.desk import GATED, PLAIN, SITE, STEERED, Desk, desk_of
 from tests.conformance.faults import READS, WRITES, Died, Fault, FaultyStore
 from tests.conformance.handlers import Doorway
 from tests.world import World, in_memory
@@ -55,6 +55,14 @@ class Story:
 
 async def nothing(world: World) -> None:
     await desk_of(world)
+
+
+async def unregistered(world: World) -> None:
+    """No pipeline: the built-in one answers."""
+
+
+async def two_registered(world: World) -> None:
+    await (await desk_of(world)).register(PLAIN, "invoice")
 
 
 async def cut_off(world: World, node: str, source: str = SITE) -> None:
@@ -98,6 +106,8 @@ STORIES = {
     "is read by a model": Story(
         nothing, "build me a site", "started", [DONE], settings=ChatSettings(classifier="openai:small")
     ),
+    "is answered": Story(unregistered, "hello", "started", [DONE]),
+    "is for one of two": Story(two_registered, "write an invoice", "started", [DONE]),
     "answers": Story(at_a_gate, "calm", "answered", [DONE], source=GATED),
 }
 
@@ -146,7 +156,7 @@ async def check(desk: Desk, story: Story) -> None:
     runs = await desk.runs()
     assert runs[-1].id == intake.run_id
     told = [text for text in await desk.spoken() if text.startswith("Plan")]
-    assert len(told) == len(story.runs)
+    assert len(told) == (0 if story.before is unregistered else len(story.runs))
     kinds = await desk.process.kinds(intake.run_id)
     assert kinds.count("SteeringGiven") == story.steering
     assert kinds.count("RunResumed") <= 1

@@ -463,20 +463,36 @@ class ChatHistory(msgspec.Struct, frozen=True):
         return tuple(reversed(found))
 
     async def _newest_first(self, run: Run) -> list[Message]:
-        """The whole messages of the chat that may count."""
+        """The whole messages of the chat that may count; each answer is after the message that it is to."""
         if run.chat is None:
             return []
         query = MessageQuery(chat=run.chat, is_newest=True, limit=HISTORY_LOOKED_AT_MAX)
         listed = await self.messages.list(query)
         intakes = await self.intakes.list(run.chat, is_open=False, limit=HISTORY_LOOKED_AT_MAX)
-        left_out = _left_out(run, intakes)
-        return [
+        left_out, places = _left_out(run, intakes), _places(listed, intakes)
+        kept = [
             one
-            for one in reversed(listed)
+            for one in listed
             if one.role is not Role.SYSTEM
             and one.state is MessageState.COMPLETE
             and not {one.id, one.run_id} & left_out
         ]
+        return sorted(kept, key=lambda one: places[one.id], reverse=True)
+
+
+def _places(listed: Sequence[Message], intakes: Sequence[Intake]) -> dict[str, tuple[int, int]]:
+    """Where each message belongs: an answer after the last message to its run, also if others were said
+    meanwhile that waited for their own."""
+    positions = {one.id: one.first_position for one in listed}
+    spoken_to: dict[str, list[int]] = {}
+    for intake in intakes:
+        spoken_to.setdefault(intake.run_id, []).append(positions.get(intake.message, 0))
+    found: dict[str, tuple[int, int]] = {}
+    for one in listed:
+        at = one.first_position
+        before = [place for place in spoken_to.get(one.run_id, ()) if one.run_id and place < at]
+        found[one.id] = max(before, default=at), at
+    return found
 
 
 def _left_out(run: Run, intakes: Sequence[Intake]) -> set[str]:
