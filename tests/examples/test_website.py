@@ -86,6 +86,25 @@ def test_a_fix_has_only_the_agents_of_its_scope_and_a_question_changes_nothing(s
     assert "color: #2b2622" in (shell.directory / "site/style.css").read_text()
 
 
+def test_messages_are_read_as_what_the_builder_says_it_is_for(shell: Shell) -> None:
+    """S0-2, S0-3, S0-4: from the message to the agents; a question is asked with what was said before."""
+    remembered = ScriptRule(
+        contains="And on phones?", remembers="What is on the page?", reply=ScriptedReply(text="It fits.")
+    )
+    with playing(shell, script(remembered)):
+        assert shell("pipelines", "add", "website.dot").code == 0
+        for text in ("What is on the page?", "And on phones?"):
+            assert shell("chat", "bakery", text, "--watch").code == 0
+        shell("chat", "bakery", "Build a website for my bakery")
+        page = shell("chats", "show", "bakery", "--json").json
+    assert [(run["intent"], run["scope"], run["planned_agents"][0]) for run in page["runs"]] == [
+        ("build", "full", "research"),
+        ("question", "full", "answer"),
+        ("question", "frontend", "answer"),
+    ]
+    assert "It fits." in [one["text"] for one in page["messages"]]
+
+
 @pytest.mark.crash
 def test_with_all_agents_done_a_resume_goes_straight_to_the_finish(shell: Shell) -> None:
     """S0-29. Killed in remediation: research, design, the makers and the review are not asked again."""

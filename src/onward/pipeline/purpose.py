@@ -37,7 +37,8 @@ _WORDLESS_FROM = "\u2e80"
 
 
 class MessageKind(msgspec.Struct, frozen=True):
-    """An intent or a scope. `has_files`: also meant where there are files and nothing before it fits."""
+    """An intent or a scope. `has_files`, of an intent: also meant where there are files and nothing before it
+    fits."""
 
     name: str
     words: tuple[str, ...] = ()
@@ -84,10 +85,17 @@ def mistakes(graph: Graph) -> Iterator[tuple[str, str]]:
             name, _, what = key.removeprefix(begin).partition(".")
             if name not in names:
                 yield key, f'name {name} in {listed}, as in {listed}="{", ".join((*names, name))}"'
-            elif what not in ("", _WORDS, _HAS_FILES):
-                yield key, f"write {begin}{name}, {begin}{name}.{_WORDS} or {begin}{name}.{_HAS_FILES}"
+            elif what not in ("", _WORDS) and (begin, what) != (INTENT_BEGIN, _HAS_FILES):
+                yield key, f"write {_allowed(begin, name)}"
             elif expected := _expected(what, value):
                 yield key, f"write {expected}"
+
+
+def _allowed(begin: str, name: str) -> str:
+    one = f"{begin}{name}"
+    if begin == INTENT_BEGIN:
+        return f"{one}, {one}.{_WORDS} or {one}.{_HAS_FILES}"
+    return f"{one} or {one}.{_WORDS}"
 
 
 def as_names(value: Value) -> tuple[str, ...]:

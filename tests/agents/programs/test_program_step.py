@@ -14,6 +14,7 @@ import pytest
 from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
 from onward.clock import SystemClock
+from onward.engine.control.requests import StartRequest
 from onward.errors import InvalidInput, Refused, RunNotFound
 from onward.model.call import CallKind, CallStarted, CallStatus
 from onward.model.chat import ChunkKind
@@ -64,6 +65,16 @@ async def test_a_program_works_on_a_step_and_its_turn_is_a_recorded_call(
     (scope,) = await process.store.limits.read(["run/run"])
     assert scope.spent == (120, 12_500, 1)
     assert await process.is_sound()
+
+
+async def test_a_program_is_told_what_was_said_in_the_chat_before(memory: World, tmp_path: Path) -> None:
+    played = Played(tmp_path, script=[answering("Done.")])
+    process = await at(memory, played, clock=SystemClock())
+    await process.engine.say("talk", "My name is Ann.")
+    pipeline = process.pipeline(line("write", write=f"{MINE}, chat_history=true"))
+    await process.engine.start(pipeline, StartRequest(run_id="run", chat="talk"))
+    prompt = json.loads(played.starts[0]["stdin"])["prompt"]
+    assert "What was said in this chat before:\n\nuser: My name is Ann.\n\ndo it" in prompt
 
 
 async def test_what_a_program_says_is_a_message_while_it_runs(memory: World, tmp_path: Path) -> None:
