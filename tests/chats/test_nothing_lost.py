@@ -18,6 +18,7 @@ from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.port.log import Loaded, RunLog
 from onward.store.port.messages import FREE_MAX
+from onward.store.port.retention import NewSource
 from onward.testing.clock import SeededIds
 from tests.chats.desk import GATED, PLAIN, Desk, desk_of
 from tests.chats.test_dispatch import killed
@@ -230,3 +231,11 @@ async def test_a_refused_key_changes_nothing(world: World) -> None:
     with pytest.raises(Refused, match="was used for another message"):
         await desk.say("build one", chat="two", key="k", project="p")
     assert await desk.process.store.intakes.find_chat("two") is None
+
+
+async def test_a_pipeline_that_cannot_be_read_keeps_no_message_from_the_others(memory: World) -> None:
+    desk = await desk_of(memory)
+    await desk.process.store.pipelines.add(NewSource("odd", "0" * 64, b"digraph {", "<test>", "ann"), at_us=1)
+    assert (await desk.say("build me a site")).outcome is IntakeOutcome.STARTED
+    await desk.process.store.pipelines.remove("site", by="ann", at_us=2)
+    assert (await desk.say("build me a site", "other")).outcome is IntakeOutcome.REFUSED

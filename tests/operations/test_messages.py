@@ -118,7 +118,7 @@ async def test_what_a_user_says_is_durable_when_the_reply_comes(world: World) ->
     secret = Redactor()
     secret.add("TOKEN", "sesame-sesame")
     process = await world.process(redactor=secret)
-    asked = SendMessage(chat="talk", text="Open with sesame-sesame.")
+    asked = SendMessage(chat="talk", text="Open with sesame-sesame.", pipeline="nowhere")
     sent = await LocalOperations(process.engine, process.clock).chats.send_message(asked)
     other = await world.process()
     found = await LocalOperations(other.engine, other.clock).messages.list_messages(ListMessages(of="talk"))

@@ -166,9 +166,9 @@ MISSING = -1
 CANDIDATES_MAX = 100
 """How many registered pipelines a message may start without naming one, in the order of their names."""
 NO_PROVIDER = (
-    "no pipeline is registered, so a model would answer, and no model provider is set up: set "
-    "OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, and name the model with ONWARD_MODEL "
-    "(docs/agents.md), then say it again."
+    "a model is to answer in this chat, and no model provider is set up: set OPENAI_API_KEY, "
+    "ANTHROPIC_API_KEY or GEMINI_API_KEY, and name the model with ONWARD_MODEL (docs/agents.md), then say it "
+    "again."
 )
 
 
@@ -258,10 +258,8 @@ class RunStarting(msgspec.Struct, frozen=True):
     async def _offered(self, intake: Intake) -> Offered:
         """The pipelines that the new run may have: what a run is started anew with is what it was started
         with."""
-        noted, candidates = (
-            read_reading(intake.reading),
-            Candidates(self.engine.registry, self.settings.pipelines),
-        )
+        noted = read_reading(intake.reading)
+        candidates = Candidates(self.engine.registry, self.settings.pipelines)
         if intake.pipeline:
             return Offered((await candidates.named(read_wanted(intake.pipeline)),))
         if noted.instead_of:
@@ -281,9 +279,8 @@ class RunStarting(msgspec.Struct, frozen=True):
                 needs = self.engine.definition(pipeline).handlers
                 workers = await self.engine.store.workers.read()
                 if waiting_for(needs, workers) is not None:
-                    raise Refused(
-                        "no_provider", NO_PROVIDER if isinstance(error, NoProvider) else str(error)
-                    ) from error
+                    why = NO_PROVIDER if isinstance(error, NoProvider) else str(error)
+                    raise Refused("no_provider", why) from error
         return pipeline
 
     async def _pipeline(self, reading: MessageReading) -> Pipeline:

@@ -79,8 +79,9 @@ async def chat(
     """Say something in a chat: it is stored first, and then a run is resumed, steered, answered or started.
 
     A stopped run of the chat is resumed; a message that finds one under way waits for it, or steers it if the
-    pipeline says so; one that finds a gate answers it or shows it. Else a run of a registered pipeline starts
-    (docs/chats.md). Without --watch a worker executes it.
+    pipeline says so; one that finds a gate answers it or shows it. Else a run starts: of the registered
+    pipeline that is for the message, or if there is none, of a built-in one that answers (docs/chats.md).
+    Without --watch a worker executes it.
     """
     if cwd is not None or watch:
         cwd = directory_of(cwd, is_here=watch)
