@@ -8,12 +8,12 @@ import pytest
 
 from onward.agents.model import AssistantMessage, Message, user
 from onward.agents.step.conversation import told_history, turns_of
-from onward.chats.settings import ChatSettings
 from onward.engine.control.requests import StartRequest
 from onward.engine.messages import EARLIER_CHARACTERS_MAX, HISTORY_CHARACTERS_MAX, LEFT_OUT
 from onward.model.chat import EarlierMessage, IntakeOutcome, IntakeState, Role
 from onward.model.row import Offer
 from onward.model.run import RunStatus
+from onward.model.settings import ChatSettings
 from onward.testing.script import ScriptedReply, ScriptRule
 from tests.agents.test_agent_step import Scripted, at, model
 from tests.chats.desk import Desk
