@@ -469,7 +469,7 @@ async def test_what_calls_reserve_has_an_end(store: Store, other: Store) -> None
     assert await figures(other, "run/b") == (Amounts(60, 6, 1), NO_AMOUNTS)
 
 
-async def test_no_sum_grows_beyond_the_largest_amount(store: Store) -> None:
+async def test_the_largest_calls_are_added_up_exactly(store: Store) -> None:
     run, most = await working(store, "a"), Usage(input=CALL_AMOUNT_MAX)
     for number in range(1, 4):
         run = await begun(store, run, DAY, "run/a", number=number)

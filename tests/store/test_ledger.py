@@ -6,7 +6,7 @@ import pytest
 
 from onward.errors import LimitReached
 from onward.model.call import CallFinished, CallStarted, CallStatus, Reserved
-from onward.model.limits import NO_AMOUNTS, Amounts
+from onward.model.limits import AMOUNT_MAX, CALL_AMOUNT_MAX, NO_AMOUNTS, Amounts
 from onward.store.limits import Ledger, ReservationKey
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.limits import ReservationState, Scope
@@ -72,3 +72,14 @@ async def test_writes_of_one_transaction_see_what_those_before_them_have_reserve
     refused = ledger.enter(second)
     assert isinstance(refused, LimitReached)
     assert (refused.reserved, refused.fits_spent) == (100, True)
+
+
+async def test_no_sum_grows_beyond_the_largest_amount(store: Store) -> None:
+    """A call that is settled in a full scope leaves it as it is, and takes no more than there is away."""
+    run = await begun(store, await working(store, "a"), SCOPE, tokens=CALL_AMOUNT_MAX)
+    ledger = await ledger_of(store)
+    full = Amounts(AMOUNT_MAX, AMOUNT_MAX, AMOUNT_MAX)
+    ledger.scopes[SCOPE] = Scope(id=SCOPE, spent=full, reserved=Amounts(1, 1, 0))
+    write, _ = ending(run, usage=used(CALL_AMOUNT_MAX), cost_micro=CALL_AMOUNT_MAX)
+    assert ledger.enter(write) is None
+    assert (ledger.scopes[SCOPE].spent, ledger.scopes[SCOPE].reserved) == (full, NO_AMOUNTS)
