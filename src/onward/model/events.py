@@ -175,7 +175,7 @@ class Managed(
 
     run: str
     step: str
-    depth: Count = 1
+    depth: Number = 1
 
 
 class RunCreated(ContextEvent, frozen=True, kw_only=True):
