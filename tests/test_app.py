@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,25 @@ async def test_a_stopped_run_goes_on(app: Onward) -> None:
     assert (await app.resume(paused.id)).status is RunStatus.COMPLETED
     assert greeted == ["a#1"]
     assert (await app.get(paused.id)).status is RunStatus.COMPLETED
+
+
+async def test_a_program_says_what_a_call_in_doubt_answered(app: Onward) -> None:
+    made: list[str] = []
+
+    @app.handler("pay")
+    async def pay(step: StepContext) -> dict[str, Any]:
+        async def charge() -> Any:
+            made.append("charge")
+            return object()
+
+        return {"got": await step.call("charge", charge, repeatable=False)}
+
+    run = await app.run(await app.pipeline(line("a", a="type=pay")))
+    assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "in_doubt")
+    with pytest.raises(InvalidInput, match="'chrge' is not in doubt"):
+        await app.resume(run.id, action="continue", call_answers={"chrge": 1})
+    run = await app.resume(run.id, action="continue", call_answers={"charge": Decimal("1.5")})
+    assert (run.status, run.context["got"], made) == (RunStatus.COMPLETED, "1.5", ["charge"])
 
 
 async def test_a_gate_is_answered_by_a_program(app: Onward) -> None:

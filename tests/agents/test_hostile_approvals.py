@@ -85,8 +85,11 @@ async def test_an_approval_that_settings_ask_for_later_is_asked_for(world: World
     assert (run.status, tool.begun.total()) == (RunStatus.COMPLETED, 1)
 
 
-async def test_a_retry_after_an_approved_use_in_doubt_continues_and_asks_again(world: World) -> None:
-    """The approvals were for the uses before; the next one is another question."""
+@pytest.mark.parametrize("fresh", [False, True])
+async def test_a_retry_after_an_approved_use_in_doubt_continues_and_asks_about_the_next(
+    world: World, fresh: bool
+) -> None:
+    """An approval is of one use with its arguments, which a retry makes again; the next is another."""
 
     async def die(use: ToolUse) -> ToolAnswer:
         if tool.begun.total() == 2:
@@ -102,15 +105,16 @@ async def test_a_retry_after_an_approved_use_in_doubt_continues_and_asks_again(w
         await first.engine.answer("run", "yes", by="ann", gate=other.gate)
     await first.die()
     second = await working(world, scripted, tool)
-    run = await second.resume(action="retry")
+    run = await second.resume(action="retry", fresh=fresh)
     assert run.status is RunStatus.WAITING, run.open_steps
-    known, unknown = results(scripted.received[1].request.messages)
+    known, other_result = results(scripted.received[1].request.messages)
     assert known == ToolResult("a", "paid")
-    assert unknown.text.startswith("Nobody knows whether this was done")
-    assert tool.begun.total() == 2
+    assert other_result.text.startswith("Nobody knows whether this was done" if fresh else "paid")
+    made = tool.begun.total()
+    assert made == (2 if fresh else 3)
     (gate,) = open_gates(run)
     run = (await second.engine.answer("run", "yes", by="ann", gate=gate.gate)).run
-    assert (run.status, tool.begun.total()) == (RunStatus.COMPLETED, 3)
+    assert (run.status, tool.begun.total()) == (RunStatus.COMPLETED, made + 1)
 
 
 async def test_the_gate_of_a_run_that_is_over_cannot_be_answered(world: World) -> None:

@@ -238,23 +238,48 @@ async def test_continue_without_an_answer_tells_the_model_that_nobody_knows(worl
     assert result.text.startswith("Nobody knows whether this was done")
 
 
-async def test_retry_asks_the_model_anew_and_skip_and_abort_use_nothing(world: World) -> None:
+async def test_retry_makes_the_use_again_with_its_arguments_and_key_and_asks_the_model_nothing_twice(
+    world: World,
+) -> None:
     process, scripted, tool = await in_doubt(world)
     asked = len(scripted.received)
     run = await process.resume(action="retry")
     assert run.status is RunStatus.COMPLETED
+    assert len(scripted.received) == asked + 1  # only what comes after the use
+    assert shown(scripted) == [ToolResult("c1", "paid")]
+    assert tool.seen == [{"amount": 7}, {"amount": 7}]
+    assert [*tool.begun.values()] == [2]  # one key
+    assert await process.is_sound()
+
+
+async def test_a_fresh_retry_asks_the_model_anew(world: World) -> None:
+    process, scripted, tool = await in_doubt(world)
+    asked = len(scripted.received)
+    run = await process.resume(action="retry", fresh=True)
+    assert run.status is RunStatus.COMPLETED
     assert len(scripted.received) == asked + 1  # a new question, to which it answered without a tool
+    assert len(scripted.received[-1].request.messages) == 1
     assert tool.begun.total() == 1
 
 
-@pytest.mark.parametrize(
-    ("action", "status"), [("skip", RunStatus.COMPLETED), ("abort", RunStatus.CANCELLED)]
-)
-async def test_skip_and_abort_use_nothing(world: World, action: str, status: RunStatus) -> None:
+async def test_skip_tells_the_model_that_nobody_knows_and_uses_nothing(world: World) -> None:
     process, scripted, tool = await in_doubt(world)
     asked = len(scripted.received)
-    run = await process.resume(action=action)
-    assert run.status is status
+    run = await process.resume(action="skip")
+    assert run.status is RunStatus.COMPLETED
+    assert (len(scripted.received), tool.begun.total()) == (asked + 1, 1)
+    (result,) = shown(scripted)
+    assert result.is_error
+    assert result.text.startswith("Nobody knows whether this was done")
+    assert run.context["last_response"] == "Done."
+    assert await process.is_sound()
+
+
+async def test_abort_uses_nothing(world: World) -> None:
+    process, scripted, tool = await in_doubt(world)
+    asked = len(scripted.received)
+    run = await process.resume(action="abort")
+    assert run.status is RunStatus.CANCELLED
     assert (len(scripted.received), tool.begun.total()) == (asked, 1)
 
 
@@ -475,9 +500,10 @@ async def test_after_a_use_that_must_not_be_repeated_a_retry_continues_the_conve
     assert await process.is_sound()
 
 
-async def test_a_retry_after_a_use_in_doubt_tells_the_model_what_is_known(world: World) -> None:
+@pytest.mark.parametrize("fresh", [False, True])
+async def test_a_retry_of_one_of_two_uses_repeats_only_that(world: World, fresh: bool) -> None:
     async def die(use: ToolUse) -> ToolAnswer:
-        if use.arguments["n"] == 2:
+        if tool.begun.total() == 2:
             raise Died
         return ToolAnswer("paid")
 
@@ -488,11 +514,15 @@ async def test_a_retry_after_a_use_in_doubt_tells_the_model_what_is_known(world:
         await first.start(SOURCE)
     await first.die()
     second = await working(world, scripted, tool)
-    run = await second.resume(action="retry")
+    run = await second.resume(action="retry", fresh=fresh)
     assert run.status is RunStatus.COMPLETED
-    assert tool.begun.total() == 2
     known, unknown = results(scripted.received[-1].request.messages)
     assert known == ToolResult("a", "paid")
+    if not fresh:
+        assert unknown == ToolResult("b", "paid")
+        assert sorted(tool.begun.values()) == [1, 2]
+        return
+    assert tool.begun.total() == 2
     assert unknown.is_error
     assert unknown.text.startswith("Nobody knows whether this was done")
 
@@ -623,7 +653,7 @@ async def test_the_last_request_that_can_use_a_tool_has_only_those_that_must_be_
     ]
 
 
-async def test_a_retry_asks_for_approval_anew(world: World) -> None:
+async def test_a_fresh_retry_asks_for_approval_anew(world: World) -> None:
     """The approval was for the use that is in doubt; the next one is another question."""
 
     async def die(use: ToolUse) -> ToolAnswer:
@@ -644,7 +674,7 @@ async def test_a_retry_asks_for_approval_anew(world: World) -> None:
         await first.engine.answer("run", "yes", by="ann")
     await first.die()
     second = await working(world, scripted, post, pay)
-    run = await second.resume(action="retry")
+    run = await second.resume(action="retry", fresh=True)
     assert run.status is RunStatus.WAITING, run.open_steps["work#1"].reason
     assert [name for name, gate in run.gates.items() if gate.decided is None] == ["work#1:m1.t1.ask~1"]
     run = (await second.engine.answer("run", "yes", by="ann")).run

@@ -224,6 +224,7 @@ def test_from_starts_at_an_earlier_node(shell: Shell) -> None:
     [
         ("--retry", "--skip"),
         ("--continue", "--abort"),
+        ("--skip", "--fresh"),
         ("--accept-changes", "--original"),
         ("--from", "nowhere"),
     ],

@@ -226,12 +226,67 @@ def _charging(outside: Outside) -> Body:
     return work
 
 
-async def test_a_retry_makes_a_lost_call_again(world: World) -> None:
+async def test_a_retry_makes_a_lost_call_again_and_asks_nothing_else(world: World) -> None:
     outside = Outside()
     process = await _in_doubt(world, _charging(outside))
     run = await process.resume(action="retry")
+    assert run.context["got"] == ["ask 1", "charged"]
+    assert outside.done == {"ask": 1, "charge": 2}
+    assert await process.is_sound()
+
+
+async def test_a_retry_that_is_to_be_fresh_starts_the_step_anew(world: World) -> None:
+    outside = Outside()
+    process = await _in_doubt(world, _charging(outside))
+    run = await process.resume(action="retry", fresh=True)
     assert run.context["got"] == ["ask 2", "charged"]
     assert outside.done == {"ask": 2, "charge": 2}
+
+
+async def test_the_refusal_says_what_the_choices_mean(world: World) -> None:
+    process = await _in_doubt(world, _charging(Outside()))
+    with pytest.raises(Refused, match=r"--retry does charge again and keeps.*charge=VALUE"):
+        await process.resume()
+
+
+async def test_a_retry_of_a_step_in_doubt_as_a_whole_keeps_its_answers(world: World) -> None:
+    outside, deaths = Outside(), [Died()]
+
+    async def work(step: StepContext) -> dict[str, Any]:
+        asked = await step.call("ask", outside.do, "ask")
+        if deaths:
+            raise deaths.pop()
+        return {"got": asked}
+
+    first = await at(world, work)
+    with pytest.raises(Died):
+        await first.start(line("work", work="type=work, repeatable=false"))
+    await first.die()
+    run = await (await at(world, work)).resume(action="retry")
+    assert run.context["got"] == "ask 1"
+    assert outside.done == {"ask": 1}
+
+
+async def test_what_a_person_answered_before_a_doubt_is_not_asked_again_by_its_retry(world: World) -> None:
+    outside = Outside()
+
+    async def charge() -> str:
+        outside.done["charge"] += 1
+        if outside.done["charge"] == 1:
+            raise Died
+        return "charged"
+
+    async def work(step: StepContext) -> dict[str, Any]:
+        answer = await step.ask("approve", "Charge it?")
+        return {"got": [answer.by, await step.call("charge", charge, repeatable=False)]}
+
+    first = await at(world, work)
+    assert (await first.start(SOURCE)).status is RunStatus.WAITING
+    with pytest.raises(Died):
+        await first.engine.answer("run", "yes", by="ann")
+    await first.die()
+    run = await (await at(world, work)).resume(action="retry")
+    assert (run.status, run.context["got"]) == (RunStatus.COMPLETED, ["ann", "charged"])
 
 
 async def test_continue_gives_a_lost_call_the_answer_that_a_person_states(world: World) -> None:

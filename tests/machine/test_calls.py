@@ -177,6 +177,36 @@ def test_a_person_decides_whether_a_lost_call_is_made_again(action: str, forgets
     assert [answer.by for answer in answers] == (["pat"] if action == "continue" else [])
 
 
+def test_a_retry_keeps_what_was_answered_unless_it_is_to_be_fresh() -> None:
+    for fresh in (False, True):
+        play = doubtful()
+        request = ResumeRequest("pat", None, "retry", None, fresh=fresh)
+        (resumed,) = (
+            event
+            for event in decide_resume(play.definition, play.run, NO_ONE, request)
+            if isinstance(event, RunResumed)
+        )
+        assert resumed.keeps_calls is not fresh
+        opened = then(play.run, resumed).open_steps["a#1"]
+        assert opened.calls is not None
+        assert (dict(opened.calls.lost), opened.calls.forgets) == ({}, fresh)
+
+
+def test_a_skip_of_a_use_in_doubt_goes_on_with_the_step_without_its_answer() -> None:
+    play = doubtful()
+    play.resume(NO_ONE, action="skip")
+    assert isinstance(play.action, Execute)
+    assert not calls_of(play.run).lost
+    (answer,) = (event for event in play.events if isinstance(event, CallFinished))
+    assert (answer.call, answer.value, answer.by) == ("m1.t1", None, "pat")
+
+
+def test_a_retry_of_an_older_version_starts_anew() -> None:
+    """Its event does not say that the answers are kept."""
+    run = then(working(TOOL, LOST), CUT_OFF)
+    assert calls_of(then(run, RunResumed(by="ann", action="retry", step="a#1"))).forgets
+
+
 def test_a_retry_names_the_calls_to_make_again() -> None:
     play = doubtful()
     request = ResumeRequest("pat", None, "retry", None, repeats=("charge",))
@@ -199,6 +229,7 @@ def test_a_decision_that_is_none_about_the_calls_leaves_them_alone() -> None:
         ),
         (ResumeRequest("pat", None, "retry", None, answers={"m1.t1": 1}), "used only with --continue"),
         (ResumeRequest("pat", None, "continue", None, repeats=("m1",)), "used only with --retry"),
+        (ResumeRequest("pat", None, "skip", None, fresh=True), "used only with --retry"),
         (ResumeRequest("pat", None, "continue", None, answers={"m1.t1": {1, 2}}), "the answer of call"),
     ],
 )

@@ -14,6 +14,7 @@ from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.model.gate import Answer
 from onward.model.run import Run
+from onward.model.stored import as_stored
 from onward.operations.here.submission import directory_of
 from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, build
 from onward.pipeline.rules.check import Rule, rules_here
@@ -78,18 +79,25 @@ class Onward(AppWithQueue):
         run_id: str,
         *,
         answers: str | Interviewer | None = None,
+        call_answers: Mapping[str, Any] | None = None,
         stop: StopSwitch | None = None,
         **how: Any,
     ) -> Run:
         """Continue a stopped run; the keywords are those of `Resume` (from_node, action, workdir, …).
 
-        `run=False` only decides: the run is queued, and a worker executes it.
+        `answers` is who answers gates. `call_answers`, with `action="continue"`, is what calls in doubt
+        answered, by their keys. `run=False` only decides: the run is queued, and a worker executes it.
         """
         engine, stop = await self.engine(), stop or StopSwitch()
         interviewer = self._interviewer(answers)
+        stated = {
+            call: as_stored(one, f"the answer of {call!r}") for call, one in (call_answers or {}).items()
+        }
         return (
             await self._attended(
-                await engine.resume(run_id, Resume(interviewer=interviewer, **how), stop), interviewer, stop
+                await engine.resume(run_id, Resume(interviewer=interviewer, answers=stated, **how), stop),
+                interviewer,
+                stop,
             )
         ).run
 

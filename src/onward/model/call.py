@@ -22,6 +22,9 @@ CALL_KEY_CHARACTERS_MAX = 200
 POSITIONAL = re.compile(r"m[0-9]+(\.t[0-9]+)*(\.ask)?")
 """The calls of an agent, named by their place in its conversation; `.ask` asks whether one may be made."""
 
+TOOL_USE = re.compile(r"m[0-9]+(\.t[0-9]+)+")
+"""Those of them that are uses of tools."""
+
 
 class CallKind(StrEnum):
     """What a call does."""

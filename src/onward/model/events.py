@@ -317,8 +317,10 @@ class RunFailed(Event, frozen=True, kw_only=True):
 class RunResumed(Event, frozen=True, kw_only=True):
     """A person resumed a stopped run: from where, and what happens to the step it stopped in.
 
-    `repeats` are calls of that step that a person allows to be repeated, although they were answered. From
-    now on a node may be visited `max_visits` times, if that is more often than it could be before.
+    `repeats` are calls of that step that a person allows to be repeated, although they were answered. With
+    `keeps_calls`, what its calls answered stays answered: a `retry` repeats only what is in doubt, and a
+    `skip` only leaves open what the uses of tools in doubt came to. From now
+    on a node may be visited `max_visits` times, if that is more often than it could be before.
     """
 
     by: str
@@ -328,6 +330,7 @@ class RunResumed(Event, frozen=True, kw_only=True):
     restore_workspace: bool = False
     repeats: tuple[str, ...] = ()
     max_visits: Number = 0
+    keeps_calls: bool = False
 
 
 class RunDismissed(Event, frozen=True, kw_only=True):

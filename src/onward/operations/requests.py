@@ -236,7 +236,8 @@ class PreviewResume(Request, frozen=True, kw_only=True):
 
     `workdir`: the directory that the run's commands work in from then on, an absolute path. `answers`: with
     `continue`, what calls in doubt answered. `repeats`: with `retry`, answered calls that must not be
-    repeated and are to be repeated all the same.
+    repeated and are to be repeated all the same. `fresh`: with `retry`, a step in doubt starts anew instead
+    of repeating only what is in doubt.
     """
 
     run: str
@@ -250,6 +251,7 @@ class PreviewResume(Request, frozen=True, kw_only=True):
     workdir: str | None = None
     answers: dict[str, Any] = msgspec.field(default_factory=dict)
     repeats: tuple[str, ...] = ()
+    fresh: bool = False
 
 
 class ResumeRun(PreviewResume, frozen=True, kw_only=True):

@@ -53,6 +53,14 @@ Repeats = Annotated[
     ),
 ]
 
+Fresh = Annotated[
+    bool,
+    Parameter(
+        negative="",
+        help="With --retry: start a step in doubt anew, and forget what its calls answered.",
+    ),
+]
+
 
 async def resume(
     run: RunName,
@@ -90,6 +98,7 @@ async def resume(
         ),
     ] = (),
     repeats: Repeats = (),
+    fresh: Fresh = False,
     restore_workspace: Annotated[
         bool,
         Parameter(
@@ -118,6 +127,7 @@ async def resume(
         restore_workspace=restore_workspace,
         answers=context_of(answers, "--answer"),
         repeats=repeats,
+        fresh=fresh,
         workdir=None if going.cwd is None else directory_of(going.cwd, is_here=not going.queue),
         raises=tuple(map(raise_of, raises)),
     )
@@ -218,12 +228,15 @@ async def retry(
     *,
     step: Step = None,
     repeats: Repeats = (),
+    fresh: Fresh = False,
     going: Continue = CONTINUE,
     common: Common = COMMON,
     out: Out,
 ) -> int:
     """Retry a stopped step, whether it failed, was interrupted or is in doubt, and continue."""
-    return await resume(run, retry=True, step=step, repeats=repeats, going=going, common=common, out=out)
+    return await resume(
+        run, retry=True, step=step, repeats=repeats, fresh=fresh, going=going, common=common, out=out
+    )
 
 
 async def skip(

@@ -20,7 +20,15 @@ from onward.errors import Refused
 from onward.machine.fold.calls import LIMIT, told_of
 from onward.machine.lifecycle import ended_gates, ends_calls, open_calls
 from onward.machine.reasons import IN_DOUBT, is_at_limit
-from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted, HoldsLifted, LimitHit
+from onward.model.call import (
+    TOOL_USE,
+    AttemptHeld,
+    CallFinished,
+    CallLost,
+    CallStarted,
+    HoldsLifted,
+    LimitHit,
+)
 from onward.model.events import Event, RunClaimed, RunForked, RunInterrupted
 from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
 from onward.model.ids import idempotency_key, place
@@ -211,6 +219,12 @@ def calls_in_doubt(opened: OpenStep) -> dict[str, int]:
         return {}
     begun = {name: call.number for name, call in calls.open.items() if not call.repeatable}
     return {**calls.lost, **begun}
+
+
+def is_use_in_doubt(opened: OpenStep) -> bool:
+    """Whether what is in doubt are uses of tools by an agent, and nothing else."""
+    in_doubt = calls_in_doubt(opened)
+    return bool(in_doubt) and all(TOOL_USE.fullmatch(call) for call in in_doubt)
 
 
 def told_in_doubt(opened: OpenStep) -> list[str]:

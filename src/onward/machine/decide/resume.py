@@ -12,7 +12,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused
-from onward.machine.decide.calls import calls_in_doubt, is_in_doubt, told_in_doubt, visits_stop
+from onward.machine.decide.calls import (
+    calls_in_doubt,
+    is_in_doubt,
+    is_use_in_doubt,
+    told_in_doubt,
+    visits_stop,
+)
 from onward.machine.decide.requests import (
     HolderView,
     cancelling,
@@ -64,6 +70,8 @@ class ResumeRequest:
     """With `continue`: what calls in doubt answered, as the person found out; the others answered nothing."""
     repeats: tuple[str, ...] = ()
     """With `retry`: answered calls that must not be repeated, and are to be made again all the same."""
+    fresh: bool = False
+    """With `retry`: a step in doubt starts anew; without it, only what is in doubt is done again."""
     accept_changes: bool = False
     """Whether the run continues with its pipeline file as it is now, if that was changed."""
     raises: tuple[tuple[str, str, int], ...] = ()
@@ -117,9 +125,11 @@ def decide_resume(
         restore_workspace=request.restore_workspace,
         repeats=request.repeats,
         max_visits=visits,
+        keeps_calls=_keeps_calls(stopped, request),
     )
     answered = _answered(stopped, request)
-    skipped = (_skipped(definition, run, stopped),) if request.action == "skip" and stopped else ()
+    skips_step = request.action == "skip" and not resumed.keeps_calls
+    skipped = (_skipped(definition, run, stopped),) if skips_step and stopped else ()
     left = closing(run, why=f"resumed from {from_node}") if from_node is not None else ()
     # That the run was lost is said by `fallen`.
     claim = (replace(claim_of(run, holder_view.asker), lost=False),) if request.run else ()
@@ -176,9 +186,19 @@ def repeat_notice(definition: Definition, run: Run, from_node: str | None) -> st
     return f"{node.id} has finished before and is not repeatable; it runs again because --from says so"
 
 
+def _keeps_calls(stopped: OpenStep | None, request: ResumeRequest) -> bool:
+    """Whether a retry repeats only what is in doubt, and a skip is only of the uses of tools in doubt."""
+    if stopped is None or not is_in_doubt(stopped):
+        return False
+    if request.action == "retry":
+        return stopped.calls is not None and not request.fresh
+    return request.action == "skip" and is_use_in_doubt(stopped)
+
+
 def _answered(stopped: OpenStep | None, request: ResumeRequest) -> tuple[CallFinished, ...]:
-    """What a person says that the calls in doubt of a continued step answered."""
-    in_doubt = calls_in_doubt(stopped) if stopped is not None and request.action == "continue" else {}
+    """What a person says that the calls in doubt of a step answered; of tools that are skipped, nothing."""
+    settles = request.action == "continue" or (request.action == "skip" and _keeps_calls(stopped, request))
+    in_doubt = calls_in_doubt(stopped) if stopped is not None and settles else {}
     unknown = sorted(request.answers.keys() - in_doubt.keys())
     if unknown:
         there = ", ".join(in_doubt) or "none"
@@ -204,6 +224,8 @@ def _check_request(request: ResumeRequest) -> None:
         raise InvalidInput("an answer for a call in doubt is used only with --continue; give both.")
     for call, answer in request.answers.items():
         check_value(answer, f"the answer of call {call!r}")
+    if request.fresh and request.action != "retry":
+        raise InvalidInput("--fresh starts a step anew, so it is used only with --retry; give both.")
     if request.repeats and request.action != "retry":
         raise InvalidInput("a call to make again is used only with --retry; give both.")
     if request.action is not None and request.action not in ACTIONS:
@@ -261,7 +283,7 @@ def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
             "in_doubt",
             f"step {in_doubt[0].step} started and never finished{_why_not(in_doubt[0])}, "
             "and must not be repeated blindly; "
-            "choose --retry, --skip, --continue or --abort.",
+            f"choose --retry, --skip, --continue or --abort{_meaning(in_doubt[0])}.",
             details={
                 "step": in_doubt[0].step,
                 "attempt": in_doubt[0].attempt,
@@ -295,6 +317,18 @@ def _why_not(opened: OpenStep) -> str:
     calls = told_in_doubt(opened)
     known += [f"in doubt: {'; '.join(calls)}"] if calls else []
     return f" ({'; '.join(known)})" if known else ""
+
+
+def _meaning(opened: OpenStep) -> str:
+    """What the choices mean for its calls in doubt."""
+    call = next(iter(calls_in_doubt(opened)), None)
+    if call is None:
+        return ""
+    skips = "tells the model that nobody knows" if is_use_in_doubt(opened) else "goes on after the step"
+    return (
+        f": --retry does {call} again and keeps all other answers, --continue --answer {call}=VALUE says "
+        f"what it answered, --skip {skips}, --abort ends the run"
+    )
 
 
 def _nothing_to(request: ResumeRequest, run: Run) -> str:

@@ -21,7 +21,7 @@ from onward.model.call import (
     LimitWarned,
     gate_of_call,
 )
-from onward.model.events import SteeringGiven, StepStarted
+from onward.model.events import RunResumed, SteeringGiven, StepStarted
 from onward.model.run import AttemptState, OpenCall, OpenStep, Run, StepCalls
 
 HELD, INTERRUPTED = AttemptState.HELD, AttemptState.INTERRUPTED
@@ -189,18 +189,20 @@ def begun_again(opened: OpenStep, head: int, attempt: int) -> StepCalls | None:
     return replace(begun, thread=calls.thread, failure=opened.reason) if calls.has_acted else begun
 
 
-def after_resume(opened: OpenStep, action: str, repeats: tuple[str, ...], head: int) -> OpenStep:
+def after_resume(opened: OpenStep, event: RunResumed, head: int) -> OpenStep:
     """What a person's decision about a stopped step means for its calls.
 
-    A retry asks everything again that may be asked again, and lost calls too. `--continue` keeps the answers.
+    A retry makes lost calls again, and asks everything else again that may be asked again, unless it keeps
+    the answers. All other decisions keep them.
     """
     calls = opened.calls
     if calls is None:
         return opened
-    if action == "retry":
-        asked = {**calls.repeats, **dict.fromkeys(repeats, head)}
-        return replace(opened, calls=replace(calls, lost={}, told={}, forgets=True, repeats=asked))
-    return replace(opened, calls=replace(calls, forgets=False)) if action == "continue" else opened
+    if event.action == "retry":
+        asked = {**calls.repeats, **dict.fromkeys(event.repeats, head)}
+        forgets = not event.keeps_calls
+        return replace(opened, calls=replace(calls, lost={}, told={}, forgets=forgets, repeats=asked))
+    return replace(opened, calls=replace(calls, forgets=False))
 
 
 def _changed(run: Run, opened: OpenStep, open_calls: int) -> Changes:

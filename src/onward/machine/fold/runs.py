@@ -218,7 +218,8 @@ def run_resumed(run: Run, event: ev.RunResumed, at_us: int) -> Changes:
     }
     if event.step and event.action:
         changes["directives"] = {**run.directives, event.step: event.action}
-        changes |= without_gates_of(run, event.step) if event.action == "retry" else {}
+        asks_anew = event.action == "retry" and not event.keeps_calls
+        changes |= without_gates_of(run, event.step) if asks_anew else {}
     if event.from_node is not None:
         changes |= drop_branches(run, [branch_id for branch_id in run.branches if branch_id], onto="")
         changes.update(open_steps={}, retries=NOTHING, gates={}, directives={}, parallels={})
@@ -233,9 +234,10 @@ def run_dismissed(run: Run, event: ev.RunDismissed, at_us: int) -> Changes:
 
 
 def _resumed_step(opened: OpenStep, event: ev.RunResumed, head: int, *, keeps_spent: bool) -> OpenStep:
-    asked = event.step == opened.step and event.action in ("retry", "continue")
+    goes_on = event.action in ("retry", "continue") or (event.action == "skip" and event.keeps_calls)
+    asked = event.step == opened.step and goes_on
     if asked:
-        opened = after_resume(opened, event.action or "", event.repeats, head)
+        opened = after_resume(opened, event, head)
     opened = let_go(lifted(opened))
     if opened.state is AttemptState.FAILED or asked:
         return replace(opened, state=AttemptState.RETRYING, retries_spent=0, retry_at_us=None)

@@ -94,7 +94,7 @@ async def preview(engine: Engine, run_id: str, how: Resume, *, now_us: int) -> R
 
 def is_asking(run: Run, how: Resume, now_us: int) -> bool:
     """Whether a resume of this run comes down to asking its questions: it has no other way to continue."""
-    is_plain = not (how.asks or how.prepares or how.answers or how.repeats or how.step)
+    is_plain = not (how.asks or how.prepares or how.answers or how.repeats or how.fresh or how.step)
     return run.status is RunStatus.WAITING and is_plain and not woken(run, now_us)
 
 
@@ -243,6 +243,7 @@ def resume_of(request: PreviewResume) -> Resume:
         workdir=request.workdir,
         answers=request.answers,
         repeats=request.repeats,
+        fresh=request.fresh,
         raises=raises_of(request.raises) if isinstance(request, ResumeRun) else (),
     )
 
