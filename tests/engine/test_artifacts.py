@@ -10,10 +10,10 @@ import pytest
 
 from onward.engine.control.requests import ForkRequest, Resume
 from onward.errors import ArtifactNotFound, InvalidInput, UnstorableValue
-from onward.handlers import room
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
 from onward.handlers.room import ArtifactInfo, Artifacts
+from onward.model import events
 from onward.model.events import ARTIFACT_BYTES_MAX, ARTIFACT_ID_MAX, ARTIFACTS_MAX, StepFinished
 from onward.model.result import Result
 from onward.model.run import RunStatus
@@ -193,7 +193,7 @@ def test_what_cannot_be_kept_is_refused_when_it_is_stored(act: Callable[[Artifac
 
 
 def test_there_is_an_end_to_what_a_step_and_a_run_may_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "STEP_BYTES_MAX", 10)
+    monkeypatch.setattr(events, "STEP_BYTES_MAX", 10)
     kept = Artifacts()
     kept.store("x", "x", b"12345678")
     kept.store("x", "x", b"123456789")  # in the place of the first

@@ -76,7 +76,6 @@ def test_without_a_price_the_reserved_money_counts_and_without_usage_only_the_ca
 @pytest.mark.parametrize(
     ("measure", "text", "amount"),
     [
-        ("tokens", "200_000", 200_000),
         ("tokens", "200,000", 200_000),
         ("calls", "0", 0),
         ("cost", "2.50", 2_500_000),
