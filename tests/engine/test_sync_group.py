@@ -118,6 +118,6 @@ async def test_a_batch_that_ends_by_a_defect_tells_everyone_who_waits(
     def defect(files: object) -> None:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr("onward.engine.files.run_files.sync_files", defect)
+    monkeypatch.setattr("onward.receipts.folder.sync_files", defect)
     with ThreadPoolExecutor(1) as threads, pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(SyncGroup(threads).write([handing(CLOSED)]), 10)

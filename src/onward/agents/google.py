@@ -242,7 +242,7 @@ class Content(msgspec.Struct):
     parts: list[CandidatePart] | None = None
 
 
-class Candidate(msgspec.Struct, rename="camel"):
+class GoogleCandidate(msgspec.Struct, rename="camel"):
     """One of the answers; we ask for one."""
 
     index: int | None = 0
@@ -286,7 +286,7 @@ class LateGoogleChunk(msgspec.Struct, rename="camel"):
 class GoogleChunk(LateGoogleChunk, rename="camel"):
     """One event of the stream."""
 
-    candidates: list[Candidate] | None = None
+    candidates: list[GoogleCandidate] | None = None
     prompt_feedback: Feedback | None = None
     model_version: str | None = None
     response_id: str | None = None
@@ -349,7 +349,7 @@ class GoogleAnswer(Gathered):
                 yield from self._candidate(candidate)
         self._tokens(chunk)
 
-    def _candidate(self, candidate: Candidate) -> Iterator[llm.Streamed]:
+    def _candidate(self, candidate: GoogleCandidate) -> Iterator[llm.Streamed]:
         parts = candidate.content.parts if candidate.content is not None else None
         for part in parts or ():
             yield from self._part(part)

@@ -15,31 +15,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from onward.chats.decide import (
-    STOPPED,
-    Action,
-    AnswerAtGate,
-    AskFirst,
-    AwaitRun,
-    ChatRun,
-    Checked,
-    Nothing,
-    ResumeStopped,
-    SeenMessage,
-    ShowGate,
-    StartAnew,
-    StartRun,
-    Steer,
-    Supersede,
-    anew_words,
-    ask_words,
-    decide,
-    doubt_words,
-    plan_words,
-    precheck,
-    scopes_checked,
-    stop_words,
-)
+from onward.chats import decide as decisions
 from onward.chats.intent import BUILT_IN
 from onward.chats.runs import ChatSeen, Looking, RunStarting, is_work_of_chat
 from onward.clock import Clock, Ids, SystemIds
@@ -50,19 +26,7 @@ from onward.engine.messages import Saying, check_said
 from onward.engine.persist import retry_store
 from onward.errors import OnwardError, Refused, RunNotFound, StoreError
 from onward.machine.reasons import ContinuedBy, reason_of
-from onward.model.chat import (
-    Act,
-    Intake,
-    IntakeOutcome,
-    IntakeState,
-    MessageReading,
-    Wish,
-    answer_to,
-    keyed_message_id,
-    read_reading,
-    text_of,
-    write_reading,
-)
+from onward.model import chat as chats
 from onward.model.gate import Answer
 from onward.model.ids import read_wanted
 from onward.model.limits import check_name, check_path, check_scoped
@@ -82,7 +46,7 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     by: str = "user"
     key: str | None = None
-    wish: Wish = Wish.NONE
+    wish: chats.Wish = chats.Wish.NONE
     project: str | None = None
     pipeline: str | None = None
     workdir: str | None = None
@@ -96,12 +60,12 @@ class Inbox(msgspec.Struct, frozen=True):
     clock: Clock
     ids: Ids
 
-    async def put(self, sent: NewMessage) -> tuple[Intake, bool]:
+    async def put(self, sent: NewMessage) -> tuple[chats.Intake, bool]:
         """Store a message; when this returns, it is durable. Says also whether it was sent before."""
         _check(sent)
-        id = self.ids.unique() if sent.key is None else keyed_message_id(sent.by, sent.key)
+        id = self.ids.unique() if sent.key is None else chats.keyed_message_id(sent.by, sent.key)
         message, content = self.saying.message(sent.chat, sent.text, id=id)
-        intake = Intake(
+        intake = chats.Intake(
             n=0,
             message=id,
             chat=sent.chat,
@@ -111,7 +75,7 @@ class Inbox(msgspec.Struct, frozen=True):
             project=sent.project or "",
             pipeline=sent.pipeline or "",
             workdir=sent.workdir or "",
-            state=IntakeState.PENDING,
+            state=chats.IntakeState.PENDING,
             behind="",
             outcome=None,
             run_id="",
@@ -139,7 +103,7 @@ class Inbox(msgspec.Struct, frozen=True):
             )
 
 
-def _same(stored: Intake, intake: Intake, key: str | None) -> Intake:
+def _same(stored: chats.Intake, intake: chats.Intake, key: str | None) -> chats.Intake:
     """What is stored, if it is this message."""
     if stored.body_hash != intake.body_hash:
         raise Refused(
@@ -202,7 +166,11 @@ class Failures(msgspec.Struct):
 log = logging.getLogger("onward.chats")
 LOOKS_MAX = 50
 """How often a message is looked at before it is left to the next sweep: whatever happens in its chat."""
-RESUMED, STEERED, ANSWERED = IntakeOutcome.RESUMED, IntakeOutcome.STEERED, IntakeOutcome.ANSWERED
+RESUMED, STEERED, ANSWERED = (
+    chats.IntakeOutcome.RESUMED,
+    chats.IntakeOutcome.STEERED,
+    chats.IntakeOutcome.ANSWERED,
+)
 BY = "chat"
 STALE = "stale_head"
 TOO_LATE = ("invalid_state", "no_open_gate", "gate_decided")
@@ -218,14 +186,14 @@ class Dispatcher(msgspec.Struct, frozen=True):
     ids: Ids = SystemIds()
     failures: Failures = msgspec.field(default_factory=Failures)
 
-    async def send(self, sent: NewMessage) -> tuple[Intake, bool]:
+    async def send(self, sent: NewMessage) -> tuple[chats.Intake, bool]:
         """Store a message, and do what follows from it; says also whether it was sent before.
 
         The message is durable before anything else happens: what fails after that is done by a worker.
         """
         sending = Inbox(self.engine.store.intakes, self.engine.saying, self.clock, self.ids)
         intake, is_repeat = await sending.put(sent)
-        if intake.state is not IntakeState.DONE:
+        if intake.state is not chats.IntakeState.DONE:
             await self.take_up(chat=intake.chat, upto=intake.n)
         return await self._found(intake.message), is_repeat
 
@@ -243,7 +211,7 @@ class Dispatcher(msgspec.Struct, frozen=True):
             after = page[-1].n
         return moved
 
-    async def _moves_on(self, intake: Intake, *, is_last: bool) -> bool:
+    async def _moves_on(self, intake: chats.Intake, *, is_last: bool) -> bool:
         """Take up a message; whether that changed something. What fails is tried again later, and later."""
         now_s = self.clock.awake_s()
         if not is_last and not self.failures.may_try(intake.message, now_s):
@@ -267,14 +235,14 @@ class Dispatcher(msgspec.Struct, frozen=True):
 
     async def tell_stop(self, run: Run) -> None:
         """Say in its chat why a run has stopped; once for each stop."""
-        words = stop_words(run) if is_work_of_chat(run) and not run.is_dismissed else None
+        words = decisions.stop_words(run) if is_work_of_chat(run) and not run.is_dismissed else None
         if words is not None and run.chat is not None:
-            await self.engine.saying.tell(run.chat, words, id=answer_to(run.id, f"stop {run.head}"))
+            await self.engine.saying.tell(run.chat, words, id=chats.answer_to(run.id, f"stop {run.head}"))
 
-    async def _dispatch(self, message: str) -> Intake:
+    async def _dispatch(self, message: str) -> chats.Intake:
         for _ in range(LOOKS_MAX):
             intake = await self._found(message)
-            if intake.state is IntakeState.DONE:
+            if intake.state is chats.IntakeState.DONE:
                 return intake
             try:
                 if await self._step(intake):
@@ -285,18 +253,18 @@ class Dispatcher(msgspec.Struct, frozen=True):
                 if isinstance(error, Refused) and error.code == STALE:
                     await self._forget_act(intake)
                     continue  # the run has moved on since it was looked at
-                outcome = IntakeOutcome.LIMIT if _is_limit(error) else IntakeOutcome.REFUSED
+                outcome = chats.IntakeOutcome.LIMIT if _is_limit(error) else chats.IntakeOutcome.REFUSED
                 await self._settle(intake, outcome, notice=str(error), tells=True)
                 return await self._found(message)
         log.warning("message %s is left to the next sweep: its chat changes all the time", message)
         return await self._found(message)
 
-    async def _step(self, intake: Intake) -> bool:
+    async def _step(self, intake: chats.Intake) -> bool:
         """Do one thing for a message; says whether nothing more is to be done now."""
-        if intake.state is IntakeState.STARTING:
+        if intake.state is chats.IntakeState.STARTING:
             await self._started(intake)
             return True
-        reading = read_reading(intake.reading)
+        reading = chats.read_reading(intake.reading)
         if reading.act is not None:
             await self._act(intake, reading.act)
             return True
@@ -307,94 +275,100 @@ class Dispatcher(msgspec.Struct, frozen=True):
         if seen.starting is not None:
             await self._dispatch(seen.starting.message)  # whoever began it may be gone
             return False
-        text = text_of(await self.engine.store.messages.content(intake.message) or ())
-        said = SeenMessage(text, intake.wish, has_waited=bool(intake.behind), instead_of=reading.instead_of)
-        return await self._do(decide(seen.runs, said), intake, seen)
+        text = chats.text_of(await self.engine.store.messages.content(intake.message) or ())
+        said = decisions.SeenMessage(
+            text, intake.wish, has_waited=bool(intake.behind), instead_of=reading.instead_of
+        )
+        return await self._do(decisions.decide(seen.runs, said), intake, seen)
 
-    async def _do(self, action: Action, intake: Intake, seen: ChatSeen) -> bool:
+    async def _do(self, action: decisions.Action, intake: chats.Intake, seen: ChatSeen) -> bool:
         match action:
-            case StartRun():
+            case decisions.StartRun():
                 return await self._start(intake, seen)
-            case ResumeStopped(run):
+            case decisions.ResumeStopped(run):
                 await self._check_limits(intake, seen)
                 await self._tell_last_stop(run)
                 return await self._note_act(intake, "resume", run)
-            case StartAnew(run):
+            case decisions.StartAnew(run):
                 await self._check_limits(intake, seen)
-                words = anew_words(run.id, run.missing)
-                await self.engine.saying.tell(intake.chat, words, id=answer_to(intake.message, "anew"))
-                noted = replace(read_reading(intake.reading), instead_of=run.id)
+                words = decisions.anew_words(run.id, run.missing)
+                await self.engine.saying.tell(intake.chat, words, id=chats.answer_to(intake.message, "anew"))
+                noted = replace(chats.read_reading(intake.reading), instead_of=run.id)
                 await self._note(intake, noted, behind=intake.behind)
                 return False  # the run is superseded next
-            case Supersede(run):
+            case decisions.Supersede(run):
                 # Nothing is given up for a run that cannot begin.
                 await self._check_limits(intake, seen)
                 await RunStarting(self.engine, self.clock, self.settings).check(intake)
                 await self._supersede(intake, run)
                 return False
-            case Steer(run):
+            case decisions.Steer(run):
                 return await self._note_act(intake, "steer", run)
-            case AnswerAtGate(run, gate):
+            case decisions.AnswerAtGate(run, gate):
                 return await self._note_act(intake, "answer", run, gate.gate)
-            case AwaitRun(run):
-                is_noted = await self._note(intake, read_reading(intake.reading), behind=run.id)
+            case decisions.AwaitRun(run):
+                is_noted = await self._note(intake, chats.read_reading(intake.reading), behind=run.id)
                 return is_noted and not await self._is_free(intake)
-            case ShowGate(run):
-                return await self._settle(intake, IntakeOutcome.GATE, run_id=run.id)
-            case AskFirst(run):
-                notice = ask_words(run.id, run.status)
+            case decisions.ShowGate(run):
+                return await self._settle(intake, chats.IntakeOutcome.GATE, run_id=run.id)
+            case decisions.AskFirst(run):
+                notice = decisions.ask_words(run.id, run.status)
                 return await self._settle(
-                    intake, IntakeOutcome.ASKED, run_id=run.id, notice=notice, tells=True
+                    intake, chats.IntakeOutcome.ASKED, run_id=run.id, notice=notice, tells=True
                 )
-            case Nothing(run):
+            case decisions.Nothing(run):
                 return await self._settle(intake, RESUMED, run_id=run.id, notice="it is under way already")
             case _:
                 assert_never(action)
 
     # -- starting ------------------------------------------------------------------------------------
 
-    async def _start(self, intake: Intake, seen: ChatSeen) -> bool:
+    async def _start(self, intake: chats.Intake, seen: ChatSeen) -> bool:
         older = _being_read(intake, seen)
         if older is not None:
-            is_noted = await self._note(intake, read_reading(intake.reading), behind=older)
+            is_noted = await self._note(intake, chats.read_reading(intake.reading), behind=older)
             return is_noted and not await self._is_free(intake)
         await self._check_limits(intake, seen)
         await RunStarting(self.engine, self.clock, self.settings).begin(intake, seen)
         found = await self._found(intake.message)
         # Begun, by this process or another; or it waits until a model has read it.
-        return found.state is IntakeState.PENDING and bool(found.behind) and not await self._is_free(found)
+        return (
+            found.state is chats.IntakeState.PENDING and bool(found.behind) and not await self._is_free(found)
+        )
 
-    async def _started(self, intake: Intake) -> None:
+    async def _started(self, intake: chats.Intake) -> None:
         await RunStarting(self.engine, self.clock, self.settings).create(intake)
-        reading = read_reading(intake.reading)
+        reading = chats.read_reading(intake.reading)
         if reading.version != BUILT_IN:  # an answer needs no announcement
-            plan = plan_words(reading)
-            await self.engine.saying.tell(intake.chat, plan, id=answer_to(intake.message, "plan"))
-        await self._settle(intake, IntakeOutcome.STARTED, run_id=intake.run_id)
+            plan = decisions.plan_words(reading)
+            await self.engine.saying.tell(intake.chat, plan, id=chats.answer_to(intake.message, "plan"))
+        await self._settle(intake, chats.IntakeOutcome.STARTED, run_id=intake.run_id)
 
-    async def _check_limits(self, intake: Intake, seen: ChatSeen) -> None:
+    async def _check_limits(self, intake: chats.Intake, seen: ChatSeen) -> None:
         """Refuse to begin where a limit leaves nothing; say where one is nearly spent."""
         checked = await self.checked(intake.chat, intake.project or seen.project)
         if checked.blocked:
             raise Refused("limit_exceeded", checked.blocked)
         for number, warning in enumerate(checked.warnings):
-            about = answer_to(intake.message, f"warning {number}")
+            about = chats.answer_to(intake.message, f"warning {number}")
             await self.engine.saying.tell(intake.chat, warning, id=about)
 
-    async def checked(self, chat: str, project: str) -> Checked:
+    async def checked(self, chat: str, project: str) -> decisions.Checked:
         """What the limits of a chat, its day and its project leave now."""
-        scopes = scopes_checked(chat, project, self.clock.now_us())
-        return precheck(await self.engine.store.limits.read(scopes))
+        scopes = decisions.scopes_checked(chat, project, self.clock.now_us())
+        return decisions.precheck(await self.engine.store.limits.read(scopes))
 
     # -- requests to runs ----------------------------------------------------------------------------
 
-    async def _note_act(self, intake: Intake, does: str, run: ChatRun, gate: str = "") -> bool:
+    async def _note_act(
+        self, intake: chats.Intake, does: str, run: decisions.ChatRun, gate: str = ""
+    ) -> bool:
         """Note what is about to be done: whoever takes the message up after a crash does the same."""
-        act = Act(does=does, run=run.id, head=run.head, gate=gate)
-        await self._note(intake, replace(read_reading(intake.reading), act=act), behind=intake.behind)
+        act = chats.Act(does=does, run=run.id, head=run.head, gate=gate)
+        await self._note(intake, replace(chats.read_reading(intake.reading), act=act), behind=intake.behind)
         return False  # it is done from the note
 
-    async def _act(self, intake: Intake, act: Act) -> None:
+    async def _act(self, intake: chats.Intake, act: chats.Act) -> None:
         # Only a resume is about the run as it was: what is under way moves on all the time.
         terms = self._terms(intake, act.does, act.run, act.head if act.does == "resume" else None)
         outcome = {"resume": RESUMED, "steer": STEERED, "answer": ANSWERED}[act.does]
@@ -406,7 +380,7 @@ class Dispatcher(msgspec.Struct, frozen=True):
             if act.does != "resume" and refusal.code in TOO_LATE:
                 raise Refused(STALE, str(refusal)) from refusal
             if refusal.code == "in_doubt":
-                raise Refused("in_doubt", doubt_words(act.run, str(refusal))) from refusal
+                raise Refused("in_doubt", decisions.doubt_words(act.run, str(refusal))) from refusal
             raise
         await self._settle(intake, outcome, run_id=act.run)
 
@@ -417,9 +391,9 @@ class Dispatcher(msgspec.Struct, frozen=True):
         except RunNotFound:
             return False
         is_followed = reason_of(run.reason).continued_by is ContinuedBy.SUCCESSOR
-        return run.status in STOPPED or (run.status is RunStatus.CANCELLED and is_followed)
+        return run.status in decisions.STOPPED or (run.status is RunStatus.CANCELLED and is_followed)
 
-    async def _supersede(self, intake: Intake, run: ChatRun) -> None:
+    async def _supersede(self, intake: chats.Intake, run: decisions.ChatRun) -> None:
         """Cancel a run whose place a new one takes. One that has ended by itself is not in the way."""
         terms = self._terms(intake, "supersede", run.id, None)
         why = f"a message in chat {intake.chat} starts anew"
@@ -428,42 +402,42 @@ class Dispatcher(msgspec.Struct, frozen=True):
         except (Refused, RunNotFound) as error:
             log.debug("run %s needs no cancelling: %s", run.id, error)
 
-    async def _request(self, intake: Intake, act: Act, terms: RequestTerms) -> None:
+    async def _request(self, intake: chats.Intake, act: chats.Act, terms: RequestTerms) -> None:
         by = intake.said_by
         if act.does == "resume":
             await self.engine.resume(act.run, Resume(by=by, run=False, terms=terms))
             return
-        text = text_of(await self.engine.store.messages.content(intake.message) or ())
+        text = chats.text_of(await self.engine.store.messages.content(intake.message) or ())
         if act.does == "steer":
             await self.engine.steer(act.run, text, by=by, terms=terms)
             return
         answer = Answer(text.strip())
         await self.engine.answer(act.run, answer, by=by, gate=act.gate, run=False, terms=terms)
 
-    def _terms(self, intake: Intake, does: str, run_id: str, head: int | None) -> RequestTerms:
+    def _terms(self, intake: chats.Intake, does: str, run_id: str, head: int | None) -> RequestTerms:
         key = f"message/{intake.message}/{does}"
         return RequestTerms(key, f"{key} {run_id}".encode(), head)
 
-    async def _tell_last_stop(self, run: ChatRun) -> None:
+    async def _tell_last_stop(self, run: decisions.ChatRun) -> None:
         """Say why a run had stopped, if its process died before it could."""
         await self.tell_stop((await self.engine.journal.load(run.id)).run)
 
     # -- notes ---------------------------------------------------------------------------------------
 
-    async def _forget_act(self, intake: Intake) -> None:
+    async def _forget_act(self, intake: chats.Intake) -> None:
         """Decide anew: what was noted was not done, and cannot be any more."""
         found = await self._found(intake.message)
-        await self._note(found, replace(read_reading(found.reading), act=None), behind=found.behind)
+        await self._note(found, replace(chats.read_reading(found.reading), act=None), behind=found.behind)
 
-    async def _note(self, intake: Intake, reading: MessageReading, *, behind: str) -> bool:
+    async def _note(self, intake: chats.Intake, reading: chats.MessageReading, *, behind: str) -> bool:
         return await self.engine.store.intakes.note(
-            intake.message, seen=intake.reading, behind=behind, reading=write_reading(reading)
+            intake.message, seen=intake.reading, behind=behind, reading=chats.write_reading(reading)
         )
 
     async def _settle(
         self,
-        intake: Intake,
-        outcome: IntakeOutcome,
+        intake: chats.Intake,
+        outcome: chats.IntakeOutcome,
         *,
         run_id: str = "",
         notice: str = "",
@@ -472,7 +446,9 @@ class Dispatcher(msgspec.Struct, frozen=True):
         """Note what became of a message; `tells`: and say so in its chat."""
         notice = self.engine.redactor.redact(notice)
         if tells:
-            await self.engine.saying.tell(intake.chat, notice, id=answer_to(intake.message, outcome.value))
+            await self.engine.saying.tell(
+                intake.chat, notice, id=chats.answer_to(intake.message, outcome.value)
+            )
         await self.engine.store.intakes.settle(
             intake.message,
             outcome=outcome,
@@ -483,21 +459,21 @@ class Dispatcher(msgspec.Struct, frozen=True):
         )
         return True
 
-    async def _is_free(self, intake: Intake) -> bool:
+    async def _is_free(self, intake: chats.Intake) -> bool:
         """Whether a message waits for a run that has ended since."""
-        found: Sequence[Intake] = await self.engine.store.intakes.free(chat=intake.chat)
+        found: Sequence[chats.Intake] = await self.engine.store.intakes.free(chat=intake.chat)
         return any(one.message == intake.message for one in found)
 
-    async def _found(self, message: str) -> Intake:
+    async def _found(self, message: str) -> chats.Intake:
         found = await self.engine.store.intakes.find(message)
         assert found is not None  # intakes never go
         return found
 
 
-def _being_read(intake: Intake, seen: ChatSeen) -> str | None:
+def _being_read(intake: chats.Intake, seen: ChatSeen) -> str | None:
     """The run in which a model reads an older message of the chat: messages start runs in their order."""
     for one in seen.waiting:
-        asked = read_reading(one.reading).asked
+        asked = chats.read_reading(one.reading).asked
         if one.n < intake.n and asked and one.behind == asked:
             return asked
     return None

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from onward import errors
 from onward.chats.decide import ChatRun
 from onward.chats.intent import (
     ANSWER,
@@ -30,32 +31,10 @@ from onward.clock import Clock
 from onward.engine.control.requests import StartRequest
 from onward.engine.engine import Engine
 from onward.engine.sources import Registry
-from onward.errors import (
-    HistoryCorrupt,
-    InvalidInput,
-    InvalidPipeline,
-    NoProvider,
-    PipelineNotFound,
-    Refused,
-    RunNotFound,
-    StoreCorrupt,
-)
 from onward.machine.decide.owner_loss import REQUEUE
 from onward.machine.plan.route import planned_agents, unfinished_required
 from onward.machine.reasons import is_recoverable
-from onward.model.chat import (
-    READING_TAG,
-    Intake,
-    IntakeState,
-    MessageReading,
-    facts_of,
-    inputs_of,
-    read_reading,
-    reading_of_message,
-    run_of_message,
-    text_of,
-    write_reading,
-)
+from onward.model import chat as chats
 from onward.model.ids import Wanted, read_wanted
 from onward.model.limits import CALLS_PER_CHAT_RUN, CALLS_PER_RUN
 from onward.model.row import waiting_for
@@ -82,13 +61,13 @@ class ChatSeen(msgspec.Struct, frozen=True):
 
     turn: int
     project: str
-    waiting: Sequence[Intake]
+    waiting: Sequence[chats.Intake]
     runs: Sequence[ChatRun]
 
     @property
-    def starting(self) -> Intake | None:
+    def starting(self) -> chats.Intake | None:
         """A message whose run has an id, and may not be created yet."""
-        return next((one for one in self.waiting if one.state is IntakeState.STARTING), None)
+        return next((one for one in self.waiting if one.state is chats.IntakeState.STARTING), None)
 
 
 class Looking(msgspec.Struct, frozen=True):
@@ -116,9 +95,9 @@ class Looking(msgspec.Struct, frozen=True):
             if run.is_final:
                 return None  # it has ended since it was listed
             definition = self.engine.definition(await self.engine.sources.stored(run))
-        except RunNotFound:
+        except errors.RunNotFound:
             return None  # it was collected since
-        except (HistoryCorrupt, StoreCorrupt) as error:
+        except (errors.HistoryCorrupt, errors.StoreCorrupt) as error:
             log.warning("run %s of chat %s cannot be read: %s", listed.row.id, listed.row.chat, error)
             # No message continues it; but while it is said to be under way, none starts a run beside it.
             return ChatRun(listed.row.id, listed.row.status, listed.row.head, recoverable=False)
@@ -153,12 +132,12 @@ async def runs_of(engine: Engine, chat: str, statuses: tuple[RunStatus, ...] = U
 
 
 def _does_work(listed: Listed) -> bool:
-    return listed.row.managed_by is None and READING_TAG not in tags_in(listed.row.tags)
+    return listed.row.managed_by is None and chats.READING_TAG not in tags_in(listed.row.tags)
 
 
 def is_work_of_chat(run: Run) -> bool:
     """Whether a run does the work of a chat that it was given."""
-    return run.chat is not None and run.managed_by is None and READING_TAG not in run.tags
+    return run.chat is not None and run.managed_by is None and chats.READING_TAG not in run.tags
 
 
 MISSING = -1
@@ -194,12 +173,14 @@ class Candidates(msgspec.Struct, frozen=True):
         for one in there:
             try:
                 found.append(await self.named(Wanted(one.name)))
-            except (InvalidInput, InvalidPipeline, PipelineNotFound) as error:
+            except (errors.InvalidInput, errors.InvalidPipeline, errors.PipelineNotFound) as error:
                 if len(there) == 1:
                     raise
                 log.warning("no message starts the pipeline %s: %s", one.name, error)
         if not found:
-            raise Refused("no_pipeline", "none of the registered pipelines can be read; add them again.")
+            raise errors.Refused(
+                "no_pipeline", "none of the registered pipelines can be read; add them again."
+            )
         return Offered(tuple(found), {intent: await self._set(name) for intent, name in self._set_for(found)})
 
     def _set_for(self, found: Sequence[Candidate]) -> Iterable[tuple[str, str]]:
@@ -211,7 +192,7 @@ class Candidates(msgspec.Struct, frozen=True):
         wanted = read_wanted(name)
         try:
             return await self.named(wanted)
-        except PipelineNotFound:
+        except errors.PipelineNotFound:
             return Candidate(wanted.name, wanted.version or MISSING)
 
     async def _is_free(self, name: str) -> bool:
@@ -226,7 +207,7 @@ class RunStarting(msgspec.Struct, frozen=True):
     clock: Clock
     settings: ChatSettings
 
-    async def begin(self, intake: Intake, seen: ChatSeen) -> bool:
+    async def begin(self, intake: chats.Intake, seen: ChatSeen) -> bool:
         """Read the message, choose its pipeline, and take the chat's turn; or let a model read it first.
 
         False if another process was first.
@@ -237,16 +218,16 @@ class RunStarting(msgspec.Struct, frozen=True):
             return await self._ask(intake, offered)
         definition = self.engine.definition(await self._startable(reading))
         text = await self.text(intake, reading)
-        agents = planned_agents(definition, inputs_of(reading, text))
+        agents = planned_agents(definition, chats.inputs_of(reading, text))
         return await self.engine.store.intakes.begin(
             intake.message,
             seen=intake.reading,
             turn=seen.turn,
-            run_id=run_of_message(intake.message, intake.at_us),
-            reading=write_reading(replace(reading, planned_agents=agents)),
+            run_id=chats.run_of_message(intake.message, intake.at_us),
+            reading=chats.write_reading(replace(reading, planned_agents=agents)),
         )
 
-    async def check(self, intake: Intake) -> None:
+    async def check(self, intake: chats.Intake) -> None:
         """Refuse what could not begin, before room is made for it: its pipeline may be missing.
 
         What a model is to read first cannot be judged yet.
@@ -255,10 +236,10 @@ class RunStarting(msgspec.Struct, frozen=True):
         if reading is not None:
             await self._startable(reading)
 
-    async def _offered(self, intake: Intake) -> Offered:
+    async def _offered(self, intake: chats.Intake) -> Offered:
         """The pipelines that the new run may have: what a run is started anew with is what it was started
         with."""
-        noted = read_reading(intake.reading)
+        noted = chats.read_reading(intake.reading)
         candidates = Candidates(self.engine.registry, self.settings.pipelines)
         if intake.pipeline:
             return Offered((await candidates.named(read_wanted(intake.pipeline)),))
@@ -269,36 +250,36 @@ class RunStarting(msgspec.Struct, frozen=True):
                 return Offered((await candidates.named(Wanted(before.pipeline, before.pipeline_version)),))
         return await candidates.every()
 
-    async def _startable(self, reading: MessageReading) -> Pipeline:
+    async def _startable(self, reading: chats.MessageReading) -> Pipeline:
         """The pipeline of a reading. The one that is built in is refused where no process can answer."""
         pipeline = await self._pipeline(reading)
         if reading.version == BUILT_IN:
             try:
                 self.engine.check_served(pipeline, None)
-            except InvalidInput as error:
+            except errors.InvalidInput as error:
                 needs = self.engine.definition(pipeline).handlers
                 workers = await self.engine.store.workers.read()
                 if waiting_for(needs, workers) is not None:
-                    why = NO_PROVIDER if isinstance(error, NoProvider) else str(error)
-                    raise Refused("no_provider", why) from error
+                    why = NO_PROVIDER if isinstance(error, errors.NoProvider) else str(error)
+                    raise errors.Refused("no_provider", why) from error
         return pipeline
 
-    async def _pipeline(self, reading: MessageReading) -> Pipeline:
+    async def _pipeline(self, reading: chats.MessageReading) -> Pipeline:
         if reading.version == BUILT_IN:
             return self.engine.sources.prepare(ANSWER_SOURCE, f"<{ANSWER}>")
         version = None if reading.version == MISSING else reading.version
         return await self.engine.registry.find(Wanted(reading.pipeline, version))
 
-    async def create(self, intake: Intake) -> Run:
+    async def create(self, intake: chats.Intake) -> Run:
         """Create the run that a message has begun, if it is not there yet."""
         try:
             return (await self.engine.journal.load(intake.run_id)).run
-        except RunNotFound:
+        except errors.RunNotFound:
             pass
-        reading = read_reading(intake.reading)
+        reading = chats.read_reading(intake.reading)
         pipeline = await self._pipeline(reading)
         start = StartRequest(
-            inputs=inputs_of(reading, await self.text(intake, reading)),
+            inputs=chats.inputs_of(reading, await self.text(intake, reading)),
             run_id=intake.run_id,
             on_owner_loss=self.settings.on_owner_loss,
             exclusive_key=f"chat/{intake.chat}",
@@ -313,12 +294,12 @@ class RunStarting(msgspec.Struct, frozen=True):
         """Create a run whose id derives from a message; or find it, if another process was first."""
         try:
             return (await self.engine.submit(pipeline, start)).run
-        except Refused as refusal:
+        except errors.Refused as refusal:
             if refusal.code != "run_exists" or start.run_id is None:
                 raise
             return (await self.engine.journal.load(start.run_id)).run
 
-    async def _workdir(self, intake: Intake, reading: MessageReading) -> str | None:
+    async def _workdir(self, intake: chats.Intake, reading: chats.MessageReading) -> str | None:
         """Where the commands work: a run that is started anew changes the files that it changed before."""
         if reading.instead_of:
             before = (await self.engine.journal.load(reading.instead_of)).run
@@ -326,24 +307,24 @@ class RunStarting(msgspec.Struct, frozen=True):
                 return before.workdir
         return intake.workdir or None
 
-    async def _project(self, intake: Intake) -> str | None:
+    async def _project(self, intake: chats.Intake) -> str | None:
         chat = await self.engine.store.intakes.find_chat(intake.chat)
         return intake.project or (chat.project if chat else "") or None
 
-    async def text(self, intake: Intake, reading: MessageReading) -> str:
+    async def text(self, intake: chats.Intake, reading: chats.MessageReading) -> str:
         """What the run is about: the message, or that of the run which it starts anew."""
         if reading.instead_of:
-            before = facts_of((await self.engine.journal.load(reading.instead_of)).run)
+            before = chats.facts_of((await self.engine.journal.load(reading.instead_of)).run)
             if before.user_message is not None:
                 return before.user_message
-        return text_of(await self.engine.store.messages.content(intake.message) or ())
+        return chats.text_of(await self.engine.store.messages.content(intake.message) or ())
 
-    async def _read(self, intake: Intake, offered: Offered) -> MessageReading | None:
+    async def _read(self, intake: chats.Intake, offered: Offered) -> chats.MessageReading | None:
         """The message as it is read once: as the run that it starts anew was, by a model, or by rules.
 
         None: a model is to be asked first.
         """
-        noted = read_reading(intake.reading)
+        noted = chats.read_reading(intake.reading)
         text, has_files = await self.text(intake, noted), await self._has_files(intake)
         reading = await self._as_before(noted, offered)
         if reading is None and noted.asked:
@@ -353,30 +334,30 @@ class RunStarting(msgspec.Struct, frozen=True):
         reading = reading or read_by_rules(text, offered, has_files=has_files)
         return replace(reading, has_files=has_files, instead_of=noted.instead_of, asked=noted.asked)
 
-    async def _as_before(self, noted: MessageReading, offered: Offered) -> MessageReading | None:
+    async def _as_before(self, noted: chats.MessageReading, offered: Offered) -> chats.MessageReading | None:
         """As the run was read that a message starts anew; None if it was not, or there is none."""
         if not noted.instead_of:
             return None
-        before = facts_of((await self.engine.journal.load(noted.instead_of)).run)
+        before = chats.facts_of((await self.engine.journal.load(noted.instead_of)).run)
         if before.intent is None and before.scope is None:
             return None
         return read_as_before(offered, before.intent, before.scope)
 
     async def _answered(
         self, run_id: str, offered: Offered, text: str, has_files: bool
-    ) -> MessageReading | None:
+    ) -> chats.MessageReading | None:
         """The message as a model has read it, or by rules, if its run did not get there or is gone."""
         try:
             asked = (await self.engine.journal.load(run_id)).run
-        except RunNotFound:
+        except errors.RunNotFound:
             return None
         return read_by_model(asked, str(asked.context.get("classifier")), text, offered, has_files=has_files)
 
-    async def _ask(self, intake: Intake, offered: Offered) -> bool:
+    async def _ask(self, intake: chats.Intake, offered: Offered) -> bool:
         """Let a model read a message, in a run of its own that the message then waits for."""
-        classifier, run_id = self.settings.classifier, reading_of_message(intake.message, intake.at_us)
+        classifier, run_id = self.settings.classifier, chats.reading_of_message(intake.message, intake.at_us)
         assert classifier is not None
-        noted = read_reading(intake.reading)
+        noted = chats.read_reading(intake.reading)
         pipeline = self.engine.sources.prepare(reading_source(classifier, offered), "<reading>")
         start = StartRequest(
             inputs={
@@ -386,7 +367,7 @@ class RunStarting(msgspec.Struct, frozen=True):
             },
             run_id=run_id,
             on_owner_loss="requeue",
-            tags=(READING_TAG,),
+            tags=(chats.READING_TAG,),
             chat=intake.chat,
             project=await self._project(intake),
         )
@@ -396,10 +377,10 @@ class RunStarting(msgspec.Struct, frozen=True):
             intake.message,
             seen=intake.reading,
             behind=run_id,
-            reading=write_reading(replace(noted, asked=run_id)),
+            reading=chats.write_reading(replace(noted, asked=run_id)),
         )
 
-    async def _has_files(self, intake: Intake) -> bool:
+    async def _has_files(self, intake: chats.Intake) -> bool:
         """Whether there is work to change: files where the commands work, or a run of the chat that has
         completed."""
         if intake.workdir and _has_visible(intake.workdir):

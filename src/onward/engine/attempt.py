@@ -20,6 +20,7 @@ from functools import partial
 
 import msgspec
 
+from onward import errors
 from onward.clock import Clock
 from onward.engine.appender import Appender, EngineParts
 from onward.engine.calls import CallParts, CallRecorder
@@ -27,17 +28,6 @@ from onward.engine.claims import Hold
 from onward.engine.hold import AttemptHold
 from onward.engine.log import Folded, redacted_result
 from onward.engine.stop import StopSwitch
-from onward.errors import (
-    CallTimedOut,
-    InvalidInput,
-    OnwardError,
-    StoreIO,
-    StoreUnavailable,
-    UnknownHandler,
-    WorkspaceFailed,
-    said,
-    told,
-)
 from onward.handlers.calls import Recorder
 from onward.handlers.port import Handler, Postponed, StepContext, close_attempt
 from onward.handlers.user_functions import Functions
@@ -193,17 +183,17 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
         if not step.stopping.is_set():
             return Result.fail("the handler postponed its step without being asked to", retryable=False)
         return Interrupted(step.redactor.redact(postponed.why))
-    except OnwardError as error:
-        if isinstance(error, CallTimedOut) and error.is_running and step.functions.is_busy():
-            why = step.redactor.redact(said(error)).rstrip(".")
+    except errors.OnwardError as error:
+        if isinstance(error, errors.CallTimedOut) and error.is_running and step.functions.is_busy():
+            why = step.redactor.redact(errors.said(error)).rstrip(".")
             return Interrupted(f"{why}, and {step.functions.told}", in_doubt=True)
         step.output.raised(error)
-        may_pass = isinstance(error, StoreUnavailable | StoreIO)  # a database may come back
-        failed = _without_secrets(Result.fail(said(error), retryable=may_pass), step)
+        may_pass = isinstance(error, errors.StoreUnavailable | errors.StoreIO)  # a database may come back
+        failed = _without_secrets(Result.fail(errors.said(error), retryable=may_pass), step)
         return replace(failed, keeps_calls=True)
     except (Exception, SystemExit) as error:
         step.output.raised(error)
-        return replace(_without_secrets(Result.fail(told(error)), step), keeps_calls=True)
+        return replace(_without_secrets(Result.fail(errors.told(error)), step), keeps_calls=True)
 
 
 def _without_secrets(result: Result, step: StepContext) -> Result:
@@ -278,7 +268,7 @@ class Executor(msgspec.Struct, eq=False):
         if run.workspace is not None:
             try:
                 workspace = await self.parts.workspaces.directory(definition, run, branch_of(started.step))
-            except WorkspaceFailed as error:
+            except errors.WorkspaceFailed as error:
                 return self._ended(started.step, Result.fail(self._told(error), retryable=error.may_pass))
         room = parts.rooms.of(definition, run, started, self.loop)
         context = StepContext(
@@ -333,14 +323,14 @@ class Executor(msgspec.Struct, eq=False):
         kind = self.definition.kind(node_id)
         handler = self.parts.handlers.get(kind)
         if handler is None:
-            raise UnknownHandler(node_id, kind, list(self.parts.handlers))
+            raise errors.UnknownHandler(node_id, kind, list(self.parts.handlers))
         return handler
 
     async def _with_tree(self, run: Run, step: str, result: Result) -> ActionResult:
         """The result together with what the step left in its work tree."""
         try:
             tree = await self.parts.workspaces.record(self.definition, run, step)
-        except WorkspaceFailed as error:
+        except errors.WorkspaceFailed as error:
             before = f"{result.failure_reason}; " if result.failure_reason else ""
             return self._ended(step, Result.fail(f"{before}{self._told(error)}", retryable=error.may_pass))
         return self._ended(step, result, tree)
@@ -363,7 +353,7 @@ class Executor(msgspec.Struct, eq=False):
         await self._check()
         try:
             await self.parts.workspaces.open(run)
-        except (WorkspaceFailed, InvalidInput) as error:
+        except (errors.WorkspaceFailed, errors.InvalidInput) as error:
             return WorkspaceUnusable(self._told(error), has_begun=False)
         return None
 
@@ -373,7 +363,7 @@ class Executor(msgspec.Struct, eq=False):
         still_ours = partial(self.parts.keeper.regain, self.hold)
         try:
             merged = await self.parts.workspaces.merge(self.definition, run, run.parallels[step], still_ours)
-        except WorkspaceFailed as error:
+        except errors.WorkspaceFailed as error:
             return WorkspaceUnusable(self._told(error), has_begun=True)
         return BranchesMerged(step, merged)
 
@@ -399,7 +389,7 @@ class Attempt(msgspec.Struct, frozen=True, eq=False):
         started, folded = self.started, self.folded
         mode = mode or started.fidelity or DEFAULT_FIDELITY
         if mode not in FIDELITIES:
-            raise InvalidInput(f"{mode!r} is not a fidelity; use one of {', '.join(FIDELITIES)}.")
+            raise errors.InvalidInput(f"{mode!r} is not a fidelity; use one of {', '.join(FIDELITIES)}.")
         if mode not in STYLES:
             return ""
         records = await self.executor.parts.journal.tail(folded, EVENTS_READ.get(mode, 0))

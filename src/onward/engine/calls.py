@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from onward import errors
 from onward.clock import TookTooLong, within
 from onward.engine.appender import Appender, EngineParts
 from onward.engine.call_log import CallMemory, OneTry, read_memory, value_of
@@ -32,17 +33,6 @@ from onward.engine.effects import in_doubt
 from onward.engine.hold import AttemptHold, UnderWay
 from onward.engine.messages import MessageStream
 from onward.engine.persist import unbroken
-from onward.errors import (
-    CallTimedOut,
-    EffectFailed,
-    InvalidInput,
-    LimitReached,
-    Refused,
-    ResultLost,
-    StoreError,
-    UnstorableValue,
-    told,
-)
 from onward.handlers.calls import CallOptions, StepPast, StepQuestion
 from onward.handlers.user_functions import Functions
 from onward.machine.decide.calls import (
@@ -169,7 +159,7 @@ class CallRecorder:
             raise effect.raised
         match answered:
             case {"error": str(error)} if len(answered) == 1:
-                raise EffectFailed(key, error, f"{EFFECT}{key}")
+                raise errors.EffectFailed(key, error, f"{EFFECT}{key}")
             case {"value": value} if len(answered) == 1:
                 return value
         return answered  # as a person said it
@@ -181,7 +171,7 @@ class CallRecorder:
         except RuntimeError:
             return asyncio.run_coroutine_threadsafe(call, self._parts.loop).result()
         call.close()
-        raise InvalidInput(
+        raise errors.InvalidInput(
             "call_sync and ask_sync are for plain functions; in an async function write "
             "`await step.call(…)` or `await step.ask(…)`."
         )
@@ -339,7 +329,7 @@ class CallTries:
         if options.records_start:
             try:
                 await self._start(one.started(streamed), options.steering)
-            except (LimitReached, Refused):
+            except (errors.LimitReached, errors.Refused):
                 memory.tries[key] = number - 1  # it was not begun
                 raise
             if streamed is not None:
@@ -352,9 +342,9 @@ class CallTries:
                 if stream is not None:
                     await stream.drain()  # the end of a message comes after its text
                     finished = stream.with_text(finished)
-            except ResultLost:
+            except errors.ResultLost:
                 raise  # it is recorded
-            except CallTimedOut as error:
+            except errors.CallTimedOut as error:
                 await unbroken(self._too_late(one, began_s, error))
                 raise
             except Exception as error:
@@ -392,7 +382,7 @@ class CallTries:
             try:
                 await self._parts.appender.record(partial(start_call, started=started, told=told))
                 return
-            except LimitReached as reached:
+            except errors.LimitReached as reached:
                 if not reached.fits_spent:
                     raise
             # Others have reserved what is left. They may be dead: then somebody must notice.
@@ -405,7 +395,7 @@ class CallTries:
         self, one: OneTry, began_s: float, error: Exception, stream: MessageStream | None = None
     ) -> CallFinished:
         if stream is not None:
-            with suppress(StoreError):  # what came of the answer stays visible, if the store takes it
+            with suppress(errors.StoreError):  # what came of the answer stays visible, if the store takes it
                 await stream.drain()
         failed = one.failed(error, self._since_us(began_s))
         failed = failed if stream is None else stream.with_text(failed)
@@ -416,17 +406,17 @@ class CallTries:
         """The end of a try that returned `value`. What was done is done, also if that cannot be stored."""
         try:
             return one.answered(value, self._since_us(began_s))
-        except UnstorableValue as unstorable:
+        except errors.UnstorableValue as unstorable:
             if one.options.repeatable:
                 raise
             lost = one.lost(unstorable, is_done=True)
         decide = partial(lose_call, lost=lost, attempt=self._started.attempt)
         await unbroken(self._parts.appender.record(decide))
-        raise ResultLost(
+        raise errors.ResultLost(
             f"call {one.key!r}", lost.why, f"what it answered: --continue --answer {one.key}=VALUE"
         )
 
-    async def _too_late(self, one: OneTry, began_s: float, error: CallTimedOut) -> None:
+    async def _too_late(self, one: OneTry, began_s: float, error: errors.CallTimedOut) -> None:
         """A call that took too long failed; one that must not be repeated may have done its work."""
         if one.options.repeatable:
             await self._failed(one, began_s, error)
@@ -449,11 +439,11 @@ class CallTries:
             try:
                 return await within(functions.attend(call.key, call.function(*arguments)), limit_s, clock)
             except TookTooLong:
-                raise CallTimedOut(call.key, limit_s, is_running=functions.is_busy()) from None
+                raise errors.CallTimedOut(call.key, limit_s, is_running=functions.is_busy()) from None
             except Exception as error:
                 if clock.awake_s() - began_s < limit_s:
                     raise
-                raise CallTimedOut(call.key, limit_s) from error  # it failed because it was cancelled
+                raise errors.CallTimedOut(call.key, limit_s) from error  # it failed because it was cancelled
 
 
 async def execute(functions: Functions, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -467,7 +457,7 @@ async def execute(functions: Functions, function: Callable[..., Any], *arguments
 def check_kind(finished: CallFinished, *, is_question: bool) -> None:
     """Refuse a key that a call and a question of one step share."""
     if (finished.type == GATE) is not is_question:
-        raise InvalidInput(
+        raise errors.InvalidInput(
             f"{finished.call!r} names a call and a question of step {finished.step}; choose another key."
         )
 
@@ -495,4 +485,4 @@ class _StepEffect(msgspec.Struct):
             if self.only_success:
                 raise
             self.raised = error
-            return {"error": told(error)}
+            return {"error": errors.told(error)}

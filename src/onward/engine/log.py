@@ -38,18 +38,8 @@ from onward.model.row import CallRow, GateRow
 from onward.model.run import FOLD_VERSION, Frozen, Run
 from onward.redact.redactor import Redactor
 from onward.store.codec import check_chain, content_hash, seal, unseal
+from onward.store.port import log as logs
 from onward.store.port.leases import Holder, Lease
-from onward.store.port.log import (
-    KEPT_APART,
-    ORIGIN,
-    TAIL_MAX,
-    Loaded,
-    Position,
-    RunLog,
-    Snapshot,
-    StoredEvent,
-    Write,
-)
 
 
 class RequestTerms(msgspec.Struct, frozen=True):
@@ -75,7 +65,7 @@ class RequestTerms(msgspec.Struct, frozen=True):
     @property
     def refs(self) -> tuple[str, ...]:
         """What an event of the request refers to; it is stored for the event and not read with it."""
-        return tuple(f"{KEPT_APART}{name}" for name in self.content)
+        return tuple(f"{logs.KEPT_APART}{name}" for name in self.content)
 
     def check_head(self, run_id: str, head: int) -> None:
         """Refuse the request if the run has moved on since the head that it names."""
@@ -87,11 +77,11 @@ class RequestTerms(msgspec.Struct, frozen=True):
                 details={"run": run_id, "if_head": self.if_head, "head": head},
             )
 
-    def is_of(self, event: StoredEvent) -> bool:
+    def is_of(self, event: logs.StoredEvent) -> bool:
         """Whether the event was written under this key, for the same body."""
         return bool(self.refs) and set(self.refs) <= set(event.refs)
 
-    def check_same(self, first: StoredEvent) -> None:
+    def check_same(self, first: logs.StoredEvent) -> None:
         """Refuse the key if `first`, an event that was written under it, has another body."""
         if self.refs and not self.is_of(first):
             raise Refused(
@@ -113,7 +103,7 @@ class Folded(Frozen, frozen=True):
     """A run and the place in its log that it is the fold of."""
 
     run: Run
-    position: Position
+    position: logs.Position
     log_bytes: int = 0
     snapshot_bytes: int = 0
     holder: Holder | None = None
@@ -132,7 +122,7 @@ class Folded(Frozen, frozen=True):
 class LogReader:
     """Reads runs. Nothing is written."""
 
-    def __init__(self, log: RunLog, clock: Clock) -> None:
+    def __init__(self, log: logs.RunLog, clock: Clock) -> None:
         self._log, self._clock = log, clock
 
     async def load(self, run_id: str) -> Folded:
@@ -152,7 +142,7 @@ class LogReader:
         """Fold a log of any length up to an event; other tasks run between the pages."""
         folded = start
         while (after := folded.position.seq if folded else 0) < upto:
-            page = await self._log.read(run_id, after=after, limit=min(TAIL_MAX, upto - after))
+            page = await self._log.read(run_id, after=after, limit=min(logs.TAIL_MAX, upto - after))
             if not page:
                 break
             folded = fold_tail(folded, page, run_id)
@@ -166,11 +156,11 @@ class LogReader:
             raise RunNotFound(run_id)
         return folded
 
-    async def read(self, run_id: str, *, after: int = 0, limit: int = READ_ALL) -> Sequence[StoredEvent]:
+    async def read(self, run_id: str, *, after: int = 0, limit: int = READ_ALL) -> Sequence[logs.StoredEvent]:
         """The stored log."""
         return await self._log.read(run_id, after=after, limit=limit)
 
-    async def tail(self, folded: Folded, count: int) -> Sequence[StoredEvent]:
+    async def tail(self, folded: Folded, count: int) -> Sequence[logs.StoredEvent]:
         """The last `count` events up to where `folded` stands."""
         run_id, seq = folded.run.id, folded.position.seq
         after = max(0, seq - count)
@@ -185,7 +175,7 @@ class LogReader:
         return fold_tail(folded, tail, run_id) or folded
 
 
-def checked_whole(folded: Folded | None, loaded: Loaded) -> Folded:
+def checked_whole(folded: Folded | None, loaded: logs.Loaded) -> Folded:
     """The fold, if it covers the log up to where the row says that it ends."""
     if folded is None or folded.position != loaded.position:
         why = "the log does not end where the run's row says"
@@ -193,26 +183,26 @@ def checked_whole(folded: Folded | None, loaded: Loaded) -> Folded:
     return folded
 
 
-def needs_pages(loaded: Loaded, start: Folded | None) -> bool:
+def needs_pages(loaded: logs.Loaded, start: Folded | None) -> bool:
     """Whether a log has to be read page by page: it is too long, or its snapshot does not decode."""
     return loaded.is_cut or (loaded.snapshot is not None and start is None)
 
 
-def from_snapshot(snapshot: Snapshot | None) -> Folded | None:
+def from_snapshot(snapshot: logs.Snapshot | None) -> Folded | None:
     """The run that a snapshot holds; None if there is none, or it does not decode."""
     if snapshot is None:
         return None
     run = decode_run(snapshot.body)
     if run is None:
         return None
-    return Folded(run, Position(snapshot.seq, snapshot.hash), 0, len(snapshot.body))
+    return Folded(run, logs.Position(snapshot.seq, snapshot.hash), 0, len(snapshot.body))
 
 
-def fold_tail(start: Folded | None, tail: Sequence[StoredEvent], run_id: str) -> Folded | None:
+def fold_tail(start: Folded | None, tail: Sequence[logs.StoredEvent], run_id: str) -> Folded | None:
     """Fold the events after `start`, checking that each stands where its hash says."""
     if not tail:
         return start
-    position = check_chain(start.position if start else ORIGIN, tail)
+    position = check_chain(start.position if start else logs.ORIGIN, tail)
     run = start.run if start else None
     log_bytes = start.log_bytes if start else 0
     for stored in tail:
@@ -246,14 +236,14 @@ def sealed(
     run: Run,
     events: Sequence[Event],
     *,
-    after: Position,
+    after: logs.Position,
     token: int,
     at_us: int,
     full: bool,
     before: Folded | None = None,
     blobs: Mapping[str, bytes] | None = None,
     terms: RequestTerms = NO_TERMS,
-) -> tuple[Write, Folded]:
+) -> tuple[logs.Write, Folded]:
     """The write of these events, with a snapshot if the log has grown enough, and the run after it.
 
     `token` is the run's before them.
@@ -265,10 +255,10 @@ def sealed(
         values = {**values, **terms.content}
     log_bytes = (before.log_bytes if before else 0) + ready.size + EVENT_BYTES * len(records)
     snapshot_bytes = before.snapshot_bytes if before else 0
-    snapshot: Snapshot | None = None
+    snapshot: logs.Snapshot | None = None
     if before is not None and log_bytes > max(SNAPSHOT_BYTES_MIN, snapshot_bytes) and not run.is_final:
         body = encode_run(run)
-        snapshot = Snapshot(head.seq, head.hash, FOLD_VERSION, body)
+        snapshot = logs.Snapshot(head.seq, head.hash, FOLD_VERSION, body)
         log_bytes, snapshot_bytes = 0, len(body)
     gates: tuple[GateRow, ...] = ()
     calls: tuple[CallRow, ...] = ()
@@ -283,7 +273,7 @@ def sealed(
         if not TOLD.isdisjoint(kinds):
             told = notifications(events, run, after=after.seq, at_us=at_us)
     row = run_row(run) if full else None
-    write = Write(
+    write = logs.Write(
         run_id=run.id,
         after=after,
         head=head,

@@ -20,20 +20,7 @@ from typing import Any, Protocol
 import msgspec
 from blake3 import blake3
 
-from onward.agents.model import (
-    HANDLING,
-    AssistantMessage,
-    GiveUp,
-    ModelFailed,
-    ModelRequest,
-    ProgramSession,
-    Retry,
-    Text,
-    UserMessage,
-    after_failure,
-    tries_of,
-    user,
-)
+from onward.agents import model as llm
 from onward.agents.prices import Prices, estimate_tokens
 from onward.agents.programs.program import Program, ProgramFailed, TurnRequest, missing, model_of
 from onward.agents.programs.turn import RunsPrograms, Turn
@@ -79,7 +66,7 @@ class ProgramHandler(msgspec.Struct, frozen=True):
             return _changed(step)
         try:
             return await self._converse(step, wanted, definition, known.thread)
-        except ModelFailed as failed:
+        except llm.ModelFailed as failed:
             return _given_up(failed)
 
     async def _converse(self, step: StepContext, wanted: WantedProgram, definition: str, head: str) -> Result:
@@ -91,7 +78,7 @@ class ProgramHandler(msgspec.Struct, frozen=True):
             if thread is None and not await step.recorder.has(f"m{number}"):
                 thread = await self._thread(step, opening, head)
             if thread is not None and not thread.is_asking:
-                thread.add(user(follow_up))
+                thread.add(llm.user(follow_up))
             answer, thread = await self._ask(step, wanted, definition, opening, thread, f"m{number}")
             if answer is None:  # a person continues the step, and does not say what came of this turn
                 opening = replace(opening, cut=f"m{number}")
@@ -112,7 +99,7 @@ class ProgramHandler(msgspec.Struct, frozen=True):
         earlier = recorder.thread_of(step.thread) if step.thread else ""
         before = await read_thread(recorder.content, earlier, step.redactor)
         session = session_of(before, opening.program)
-        before.add(user(await opening.text(session, is_later=bool(before.messages))))
+        before.add(llm.user(await opening.text(session, is_later=bool(before.messages))))
         return before
 
     async def _ask(
@@ -154,7 +141,7 @@ class ProgramHandler(msgspec.Struct, frozen=True):
         step: StepContext,
         wanted: WantedProgram,
         thread: Thread,
-        session: ProgramSession | None,
+        session: llm.ProgramSession | None,
         prompt: str,
     ) -> Turn:
         program = wanted.program
@@ -199,12 +186,12 @@ class ProgramHandler(msgspec.Struct, frozen=True):
         A rate limit waits in any case.
         """
         now_us, failures = self.clock.now_us(), await step.recorder.failures(call)
-        tries = tries_of(failed.failure, failures)
-        then = after_failure(failed.failure, tries=tries, now_us=now_us, roll=self.dice.roll())
-        is_held = HANDLING[failed.failure.kind].retry is Retry.HOLD
-        if isinstance(then, GiveUp) and is_held:
+        tries = llm.tries_of(failed.failure, failures)
+        then = llm.after_failure(failed.failure, tries=tries, now_us=now_us, roll=self.dice.roll())
+        is_held = llm.HANDLING[failed.failure.kind].retry is llm.Retry.HOLD
+        if isinstance(then, llm.GiveUp) and is_held:
             await step.recorder.hold("rate_limit", str(failed))
-        if isinstance(then, GiveUp) or (failed.has_worked and not is_held):
+        if isinstance(then, llm.GiveUp) or (failed.has_worked and not is_held):
             raise failed
         wait_s = (then.at_us - now_us) / 1_000_000
         if wait_s > WAIT_S_MAX:
@@ -212,18 +199,18 @@ class ProgramHandler(msgspec.Struct, frozen=True):
         await step.recorder.wait_s(wait_s)
 
 
-def session_of(thread: Thread, program: Program) -> ProgramSession | None:
+def session_of(thread: Thread, program: Program) -> llm.ProgramSession | None:
     """The program's session that a conversation ends in; None if another program or a model answered last."""
     for message in reversed(thread.messages):
-        if isinstance(message, AssistantMessage):
+        if isinstance(message, llm.AssistantMessage):
             session = message.session
             return session if session is not None and session.program == program.name else None
     return None
 
 
-def _given_up(failed: ModelFailed) -> Result:
+def _given_up(failed: llm.ModelFailed) -> Result:
     """The answers so far are kept; a program that must be set up first stops the run."""
-    stop = HANDLING[failed.failure.kind].stop
+    stop = llm.HANDLING[failed.failure.kind].stop
     return replace(Result.fail(str(failed), retryable=not stop), stop=stop, keeps_calls=True)
 
 
@@ -335,7 +322,7 @@ def turn_reservation(
     day = datetime.fromtimestamp(now_us / 1_000_000, UTC).date().isoformat()
     return Reserved(
         scopes=(*step.scopes, f"day/{day}"),
-        tokens=max(1, estimate_tokens(ModelRequest(model=wanted.name, messages=(user(prompt),)))),
+        tokens=max(1, estimate_tokens(llm.ModelRequest(model=wanted.name, messages=(llm.user(prompt),)))),
         cost_micro=1 if is_priced else 0,
         calls=1,
         is_priced=is_priced,
@@ -356,7 +343,7 @@ class ProgramPrompt:
     program: Program
     cut: str = ""
 
-    async def text(self, session: ProgramSession | None, *, is_later: bool) -> str:
+    async def text(self, session: llm.ProgramSession | None, *, is_later: bool) -> str:
         """What the step asks. A session that continues knows the past; one that begins is told of it.
 
         `is_later`: its thread has a conversation that this program cannot continue.
@@ -382,7 +369,7 @@ class ProgramPrompt:
         for message in thread.messages[:-1]:
             again.add(message)
         again.take_fresh()  # they are stored
-        again.add(user("\n\n".join(parts)))
+        again.add(llm.user("\n\n".join(parts)))
         return again
 
     async def sent(self, thread: Thread, call: str) -> str:
@@ -404,16 +391,16 @@ class ProgramPrompt:
 
 def _since_opening(thread: Thread) -> tuple[str, str] | None:
     """The answer of this step that a follow-up speaks of, and the follow-up; None at the first turn."""
-    if len(thread.messages) < 3 or not isinstance(thread.messages[-2], AssistantMessage):
+    if len(thread.messages) < 3 or not isinstance(thread.messages[-2], llm.AssistantMessage):
         return None
     follow_up = _message_text(thread.messages[-1])
     return (_message_text(thread.messages[-2]), follow_up) if follow_up.startswith(FOLLOW_UP) else None
 
 
 def _message_text(message: object) -> str:
-    if not isinstance(message, UserMessage | AssistantMessage):
+    if not isinstance(message, llm.UserMessage | llm.AssistantMessage):
         return ""
-    return "".join(part.text for part in message.parts if isinstance(part, Text))
+    return "".join(part.text for part in message.parts if isinstance(part, llm.Text))
 
 
 def read_turn(answer: Any, node_id: str) -> Result:

@@ -22,14 +22,7 @@ from msgspec.structs import replace
 
 from onward.agents.lists import ProgramShown
 from onward.agents.model import Failure, FailureKind, ModelFailed
-from onward.agents.programs.output import (
-    ClaudeReader,
-    CodexReader,
-    GeminiReader,
-    LinesReader,
-    Reader,
-    TurnFailed,
-)
+from onward.agents.programs import output as pieces
 from onward.agents.refusal import ADVICE, hide, plain
 from onward.clock import Clock
 from onward.errors import InvalidInput
@@ -195,15 +188,15 @@ def input_of(program: Program, asked: TurnRequest) -> bytes:
     return msgspec.json.encode(turn) + b"\n"
 
 
-def reader_of(program: Program, clock: Clock) -> Reader | None:
+def reader_of(program: Program, clock: Clock) -> pieces.Reader | None:
     """What reads the output of one turn; None if it is plain text."""
     if program.format == TEXT:
         return None
-    readers: Mapping[str, Callable[[], Reader]] = {
-        "claude-code": ClaudeReader,
-        "codex": CodexReader,
-        "gemini": GeminiReader,
-        LINES: lambda: LinesReader(clock),
+    readers: Mapping[str, Callable[[], pieces.Reader]] = {
+        "claude-code": pieces.ClaudeReader,
+        "codex": pieces.CodexReader,
+        "gemini": pieces.GeminiReader,
+        LINES: lambda: pieces.LinesReader(clock),
     }
     return readers[program.format]()
 
@@ -331,7 +324,7 @@ class ProgramFailed(ModelFailed):
 
 def failed(
     program: Program,
-    trouble: TurnFailed,
+    trouble: pieces.TurnFailed,
     *,
     now_us: int,
     exit_code: int | None = None,
@@ -367,7 +360,7 @@ def not_started(program: Program, why: str, *, kind: FailureKind) -> ProgramFail
     return ProgramFailed(Failure(kind=kind, message=why, provider=program.name, model=""))
 
 
-def _kind(program: Program, trouble: TurnFailed, exit_code: int | None) -> FailureKind:
+def _kind(program: Program, trouble: pieces.TurnFailed, exit_code: int | None) -> FailureKind:
     if trouble.kind in _KINDS:
         return FailureKind(trouble.kind)
     by_code = _BY_EXIT_CODE.get(program.format, {}).get(exit_code or 0)

@@ -14,19 +14,7 @@ import msgspec
 
 from onward.agents.model import AssistantMessage, FailureKind, ProgramSession, Text, TokenUsage
 from onward.agents.prices import Prices, cost_micro
-from onward.agents.programs.output import (
-    LineNoted,
-    Piece,
-    ProgramToolAnswered,
-    ProgramToolUsed,
-    Reader,
-    SessionBegan,
-    TextSaid,
-    ThoughtSaid,
-    TokensCounted,
-    TurnEnded,
-    TurnFailed,
-)
+from onward.agents.programs import output as pieces
 from onward.agents.programs.program import (
     TEXT,
     Program,
@@ -113,11 +101,11 @@ class Turn(msgspec.Struct):
         except SpawnFailed as error:
             raise not_started(self.program, str(error), kind=FailureKind.TRANSIENT) from error
 
-    def _ended(self, taking: TurnOutput, finished: CommandExit) -> TurnEnded:
+    def _ended(self, taking: TurnOutput, finished: CommandExit) -> pieces.TurnEnded:
         """What the turn ended with; an answer counts even if the program failed after it."""
         ended = taking.ended
         if ended is None and taking.trouble is None and self.program.format == TEXT:
-            ended = TurnEnded(taking.text) if finished.exit_code == 0 else None
+            ended = pieces.TurnEnded(taking.text) if finished.exit_code == 0 else None
         if ended is not None and (ended.text.strip() or ended.facts):
             return ended
         trouble = taking.trouble or _trouble(finished, is_empty=ended is not None)
@@ -130,7 +118,7 @@ class Turn(msgspec.Struct):
             model=taking.model or self.asked.model,
         )
 
-    def _answer(self, taking: TurnOutput, ended: TurnEnded) -> CallAnswer:
+    def _answer(self, taking: TurnOutput, ended: pieces.TurnEnded) -> CallAnswer:
         usage, total = self._usage(taking.counted)
         is_odd = usage is not None and not usage.is_possible(TURN_TOKENS_MAX)
         session = self._session(taking, None if is_odd else total)
@@ -153,7 +141,7 @@ class Turn(msgspec.Struct):
             note=UNREADABLE if is_odd else "",
         )
 
-    def _usage(self, counted: TokensCounted | None) -> tuple[TokenUsage | None, TokenUsage | None]:
+    def _usage(self, counted: pieces.TokensCounted | None) -> tuple[TokenUsage | None, TokenUsage | None]:
         """The tokens of this turn, and those of the session so far if that is what the program counts."""
         if counted is None:
             return None, None
@@ -171,7 +159,7 @@ class Turn(msgspec.Struct):
             self.program.name, name, total.input, total.output, total.cached_input, total.reasoning
         )
 
-    def _cost(self, counted: TokensCounted | None, usage: TokenUsage | None, model: str) -> int | None:
+    def _cost(self, counted: pieces.TokensCounted | None, usage: TokenUsage | None, model: str) -> int | None:
         """What the program says; else what the model's price makes of its tokens."""
         if counted is not None and counted.cost_micro is not None:
             return counted.cost_micro
@@ -191,15 +179,15 @@ def _since(total: TokenUsage, before: ProgramSession) -> TokenUsage:
     )
 
 
-def _trouble(finished: CommandExit, *, is_empty: bool) -> TurnFailed:
+def _trouble(finished: CommandExit, *, is_empty: bool) -> pieces.TurnFailed:
     """Why a program ended without an answer, as far as it can be seen from outside."""
     said = finished.stderr.strip()[-STDERR_CHARACTERS:]
     if is_empty:
-        return TurnFailed("it answered nothing", FailureKind.EMPTY.value)
+        return pieces.TurnFailed("it answered nothing", FailureKind.EMPTY.value)
     if finished.signal is not None:
-        return TurnFailed(f"it was ended by signal {finished.signal}", FailureKind.CUT.value)
+        return pieces.TurnFailed(f"it was ended by signal {finished.signal}", FailureKind.CUT.value)
     how = f"it ended without a result, with exit code {finished.exit_code}"
-    return TurnFailed(f"{how}: {said}" if said else how)
+    return pieces.TurnFailed(f"{how}: {said}" if said else how)
 
 
 SHOWN_CHARACTERS_MAX = 4_000_000
@@ -211,14 +199,14 @@ _UNSTORABLE = str.maketrans({"\0": "\N{REPLACEMENT CHARACTER}"})
 class TurnOutput:
     """Takes the output of one turn. `has_worked`: the program has said or done something."""
 
-    def __init__(self, step: StepContext, reader: Reader | None, message: TextSink) -> None:
+    def __init__(self, step: StepContext, reader: pieces.Reader | None, message: TextSink) -> None:
         self._step, self._reader, self._message = step, reader, message
         self._lines, self._heard = Lines(), RedactingStream(step.redactor)
         self._shown, self._strange, self._text = 0, 0, list[str]()
         self.session = self.model = ""
-        self.counted: TokensCounted | None = None
-        self.ended: TurnEnded | None = None
-        self.trouble: TurnFailed | None = None
+        self.counted: pieces.TokensCounted | None = None
+        self.ended: pieces.TurnEnded | None = None
+        self.trouble: pieces.TurnFailed | None = None
         self.has_worked = False
 
     def hear(self, stream: str, data: bytes) -> None:
@@ -253,7 +241,7 @@ class TurnOutput:
         if self._reader is None:
             text = line.decode("utf-8", "replace")
             self._text.append(storable(text))
-            self._take(TextSaid(f"{text}\n"))
+            self._take(pieces.TextSaid(f"{text}\n"))
             return
         if not line.strip():
             return
@@ -264,28 +252,28 @@ class TurnOutput:
         for piece in self._reader.read(event):
             self._take(piece)
 
-    def _take(self, piece: Piece) -> None:
+    def _take(self, piece: pieces.Piece) -> None:
         match piece:
-            case SessionBegan(session, model):
+            case pieces.SessionBegan(session, model):
                 self.session = session if is_session(session) else self.session
                 self.model = model or self.model
-            case TextSaid(text):
+            case pieces.TextSaid(text):
                 self._show(ChunkKind.TEXT, text)
-            case ThoughtSaid(text):
+            case pieces.ThoughtSaid(text):
                 self._show(ChunkKind.REASONING, text)
-            case ProgramToolUsed(tool, what):
+            case pieces.ProgramToolUsed(tool, what):
                 self._show(ChunkKind.TOOL_CALL, f"{tool} {what}".strip()[:TOOL_CHARACTERS_MAX])
-            case ProgramToolAnswered(text, is_error):
+            case pieces.ProgramToolAnswered(text, is_error):
                 self._show(
                     ChunkKind.TOOL_RESULT, f"{'error: ' if is_error else ''}{text}"[:TOOL_CHARACTERS_MAX]
                 )
-            case TokensCounted():
+            case pieces.TokensCounted():
                 self.counted = piece
-            case LineNoted(text):
+            case pieces.LineNoted(text):
                 self._step.log(storable(text))
-            case TurnEnded():
+            case pieces.TurnEnded():
                 self.ended, self.trouble = piece, None
-            case TurnFailed():
+            case pieces.TurnFailed():
                 self.trouble = piece
 
     def _show(self, kind: ChunkKind, text: str) -> None:

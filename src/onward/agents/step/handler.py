@@ -13,18 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from onward.agents.model import (
-    HANDLING,
-    FailureKind,
-    GiveUp,
-    ModelFailed,
-    ModelRequest,
-    Retry,
-    ToolMessage,
-    after_failure,
-    tries_of,
-    user,
-)
+from onward.agents import model as llm
 from onward.agents.prices import Prices
 from onward.agents.step.contract import (
     AllModels,
@@ -65,7 +54,7 @@ from onward.pipeline.graph import Node
 
 WAIT_S_MAX = 5.0
 """A provider that asks for a longer wait gets the run held: its worker executes others meanwhile."""
-NOT_CONTINUED = (FailureKind.REQUEST, FailureKind.EMPTY)
+NOT_CONTINUED = (llm.FailureKind.REQUEST, llm.FailureKind.EMPTY)
 """How a provider fails that does not take the beginning of an answer, or has nothing to add to it."""
 
 
@@ -108,7 +97,7 @@ class AgentHandler:
             return _changed(step)
         try:
             return await self._converse(step, setting, known, offered)
-        except ModelFailed as failed:
+        except llm.ModelFailed as failed:
             return _given_up(failed)
 
     async def _converse(
@@ -126,11 +115,11 @@ class AgentHandler:
             answer = await self._ask(step, asked, talk, number, rounds.room)
             match rounds.after(answer):
                 case Ask(follow_up):
-                    talk.follow(user(follow_up))
+                    talk.follow(llm.user(follow_up))
                 case UseTools(calls, refused):
                     results = refuse(calls, refused) if refused else await tools.use(calls, number)
                     rounds.used(calls, results)
-                    talk.follow(ToolMessage(results))
+                    talk.follow(llm.ToolMessage(results))
                 case Result() as result:
                     await tools.keep_outputs()
                     return result
@@ -142,7 +131,7 @@ class AgentHandler:
         try:
             setting = summary_setup(self._models.full_name(self._summary_model), step)
             return (await self._ask(step, setting, SummaryTalk(step), SUMMARY_CALL_NUMBER, None)).text
-        except ModelFailed as failed:
+        except llm.ModelFailed as failed:
             step.log(f"no model summarised the run, so rules did: {failed}")
             return await step.preamble()
 
@@ -158,13 +147,13 @@ class AgentHandler:
         if await step.recorder.has(call):
             return read_recorded(await step.recorder.call(call, _never, (), CallOptions()))
         # A provider that refused to continue an answer in an earlier attempt is not asked to again.
-        refused = FailureKind.REQUEST.value in await step.recorder.failures(call)
+        refused = llm.FailureKind.REQUEST.value in await step.recorder.failures(call)
         continues = setting.continues and not refused
         thread = await talk.asking()
         nodes = thread.take_fresh()
         while True:
             told = step.recorder.instructions() if number != SUMMARY_CALL_NUMBER else ()
-            asked = thread.with_message(user(instructed(told))) if told else thread
+            asked = thread.with_message(llm.user(instructed(told))) if told else thread
             request = setting.request(asked.messages, number, room)
             prefix = (await step.recorder.partial(call)).rstrip() if continues else ""
             key = step.recorder.key_of(call)
@@ -177,9 +166,9 @@ class AgentHandler:
                 assert asking.continued is not None
                 talk.answered(asking.continued)
                 return read_recorded(value)
-            except ModelFailed as failed:
+            except llm.ModelFailed as failed:
                 thread = asked  # the request was begun, so what people said is taken
-                if failed.failure.kind is FailureKind.TOO_LONG:
+                if failed.failure.kind is llm.FailureKind.TOO_LONG:
                     thread = _shorter(step, thread, failed)
                 elif prefix and failed.failure.kind in NOT_CONTINUED:
                     step.log(
@@ -196,7 +185,7 @@ class AgentHandler:
                 if refused.code != "steering_taken":
                     raise
 
-    async def _hold(self, step: StepContext, reached: LimitReached) -> ModelRequest:
+    async def _hold(self, step: StepContext, reached: LimitReached) -> llm.ModelRequest:
         """Stop here until the limit is raised; that of a day ends by itself."""
         until_us = end_of(reached.scope, self._clock.now_us())
         await step.recorder.hold("limit", str(reached), until_us, hit_of(reached))
@@ -206,7 +195,7 @@ class AgentHandler:
         self,
         step: StepContext,
         setting: StepSetup,
-        request: ModelRequest,
+        request: llm.ModelRequest,
         thread: Thread,
         nodes: dict[str, bytes],
         told: tuple[str, ...],
@@ -224,17 +213,17 @@ class AgentHandler:
             steering=told,
         )
 
-    async def _wait(self, step: StepContext, failed: ModelFailed, call: str) -> None:
+    async def _wait(self, step: StepContext, failed: llm.ModelFailed, call: str) -> None:
         """Wait until the request can be made again; if it cannot be, raise the failure.
 
         The log counts the tries, whichever process and attempt made them. If a provider has asked to wait too
         often, a person decides when to go on.
         """
         now_us, failures = self._clock.now_us(), await step.recorder.failures(call)
-        tries = tries_of(failed.failure, failures)
-        then = after_failure(failed.failure, tries=tries, now_us=now_us, roll=self._dice.roll())
-        if isinstance(then, GiveUp):
-            if HANDLING[failed.failure.kind].retry is Retry.HOLD:
+        tries = llm.tries_of(failed.failure, failures)
+        then = llm.after_failure(failed.failure, tries=tries, now_us=now_us, roll=self._dice.roll())
+        if isinstance(then, llm.GiveUp):
+            if llm.HANDLING[failed.failure.kind].retry is llm.Retry.HOLD:
                 await step.recorder.hold("rate_limit", str(failed))
             raise failed
         wait_s = (then.at_us - now_us) / 1_000_000
@@ -247,7 +236,7 @@ async def _never(*arguments: object) -> None:
     raise AssertionError("the call was answered before")
 
 
-def _shorter(step: StepContext, thread: Thread, failed: ModelFailed) -> Thread:
+def _shorter(step: StepContext, thread: Thread, failed: llm.ModelFailed) -> Thread:
     """The conversation without what can be spared; raises the failure if there is nothing."""
     shorter = shortened_thread(thread)
     if shorter is None:
@@ -256,9 +245,9 @@ def _shorter(step: StepContext, thread: Thread, failed: ModelFailed) -> Thread:
     return shorter
 
 
-def _given_up(failed: ModelFailed) -> Result:
+def _given_up(failed: llm.ModelFailed) -> Result:
     """A failure of the provider: the answers so far are kept; a wrong key or request stops the run."""
-    stop = HANDLING[failed.failure.kind].stop
+    stop = llm.HANDLING[failed.failure.kind].stop
     return replace(Result.fail(str(failed), retryable=not stop), stop=stop, keeps_calls=True)
 
 
@@ -314,7 +303,7 @@ class SummaryTalk:
     async def asking(self) -> Thread:
         """As that of a step: what waits for an answer."""
         thread = Thread(self._step.redactor)
-        thread.add(user(await self._step.preamble("summary:high")))
+        thread.add(llm.user(await self._step.preamble("summary:high")))
         return thread
 
     def answered(self, thread: Thread) -> None:

@@ -16,20 +16,10 @@ from typing import Any
 import msgspec
 from blake3 import blake3
 
+from onward import errors
 from onward.agents.model import ToolCall, ToolResult
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolUse
 from onward.agents.tools.toolbox import OfferedTool
-from onward.errors import (
-    CallTimedOut,
-    InvalidInput,
-    LeaseLost,
-    LimitReached,
-    Refused,
-    StaleHistory,
-    StoreError,
-    said,
-    told,
-)
 from onward.handlers.calls import CallAnswer, CallOptions, StepQuestion, step_question
 from onward.handlers.port import StepContext
 from onward.model.call import CallKind
@@ -40,7 +30,7 @@ from onward.redact.redactor import Redactor
 ABOUT_CHARACTERS = 500
 NAME_CHARACTERS = 100
 WHOLE_BYTES_MAX = 8 * 1024 * 1024
-NOT_MINE = (LeaseLost, LimitReached, Refused, StaleHistory, StoreError)
+NOT_MINE = (errors.LeaseLost, errors.LimitReached, errors.Refused, errors.StaleHistory, errors.StoreError)
 """What a tool raises and does not answer for: the attempt or the store is in trouble."""
 UNKNOWN = "Nobody knows whether this was done: its process ended in the middle of it."
 
@@ -96,13 +86,13 @@ class OneUse(msgspec.Struct, frozen=True):
         except NOT_MINE:
             raise
         except ToolRefused as refused:
-            answer = ToolAnswer(said(refused), is_error=True)
-        except CallTimedOut as late:
+            answer = ToolAnswer(errors.said(refused), is_error=True)
+        except errors.CallTimedOut as late:
             if late.is_running or not rules.repeatable:
                 raise  # nobody knows how far it came
             answer = ToolAnswer(str(late), is_error=True)
         except Exception as error:
-            answer = ToolAnswer(told(error), is_error=True)
+            answer = ToolAnswer(errors.told(error), is_error=True)
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is None or task.cancelling():
                 raise  # the attempt ends
@@ -150,7 +140,7 @@ class ToolUses:
                 continue
             try:
                 self._step.artifacts.store(id, f"{key}.txt", content.decode("utf-8", "replace"))
-            except InvalidInput as full:
+            except errors.InvalidInput as full:
                 self._step.log(f"the whole answer of {key} is no artifact: {full}")
 
 
@@ -301,7 +291,7 @@ def read_arguments(written: str, redactor: Redactor) -> dict[str, Any]:
         raise BadArguments("The arguments are not a JSON object.")
     try:
         check_value(arguments, "the value")
-    except InvalidInput as error:
+    except errors.InvalidInput as error:
         raise BadArguments(f"The arguments do not fit: {error}") from None
     return redactor.redact_value(arguments)  # type: ignore[no-any-return]
 

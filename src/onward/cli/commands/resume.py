@@ -13,21 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from onward.cli import options
 from onward.cli.commands.foreground import Foreground, foreground
 from onward.cli.operations import lists_of
-from onward.cli.options import (
-    COMMON,
-    CONTINUE,
-    Answers,
-    Common,
-    Continue,
-    Out,
-    Raises,
-    RunName,
-    Verbose,
-    Wait,
-    raise_of,
-)
 from onward.cli.output import FINE, Output, age, context_of, exit_of, one_line, one_of
 from onward.cli.print.run import gate_lines, instant_us, left_lines
 from onward.clock import SystemClock
@@ -63,7 +51,7 @@ Fresh = Annotated[
 
 
 async def resume(
-    run: RunName,
+    run: options.RunName,
     /,
     *,
     from_node: Annotated[
@@ -81,7 +69,7 @@ async def resume(
     step: Annotated[
         str | None, Parameter(help="Which stopped step to retry, skip or continue, if there are several.")
     ] = None,
-    going: Continue = CONTINUE,
+    going: options.Continue = options.CONTINUE,
     take_over: Annotated[
         bool, Parameter(help="Take the run from a stuck process, which can then no longer write to it.")
     ] = False,
@@ -106,9 +94,9 @@ async def resume(
             help="Put the work tree back to the last checkpoint; what it holds now is kept under a ref.",
         ),
     ] = False,
-    raises: Raises = (),
-    common: Common = COMMON,
-    out: Out,
+    raises: options.Raises = (),
+    common: options.Common = options.COMMON,
+    out: options.Out,
 ) -> int:
     """Resume a stopped run after its last finished step."""
     action = one_of({"retry": retry, "skip": skip, "continue": continue_, "abort": abort})
@@ -129,7 +117,7 @@ async def resume(
         repeats=repeats,
         fresh=fresh,
         workdir=None if going.cwd is None else directory_of(going.cwd, is_here=not going.queue),
-        raises=tuple(map(raise_of, raises)),
+        raises=tuple(map(options.raise_of, raises)),
     )
     async with foreground(common, out, going.answers, verbose=going.verbose) as desk:
         if dry_run:
@@ -204,7 +192,7 @@ def tell_preview(seen: ResumePreview, out: Output) -> None:
         out.value(seen)
 
 
-def cancelled_lines(before: ResumeOutlook, common: Common) -> Iterator[str]:
+def cancelled_lines(before: ResumeOutlook, common: options.Common) -> Iterator[str]:
     """For a run as it was before it was cancelled."""
     doubtful, last = before["in_doubt"], before["checkpoint"]
     if doubtful:
@@ -223,15 +211,15 @@ Step = Annotated[str | None, Parameter(help="The stopped step or its node, if th
 
 
 async def retry(
-    run: RunName,
+    run: options.RunName,
     /,
     *,
     step: Step = None,
     repeats: Repeats = (),
     fresh: Fresh = False,
-    going: Continue = CONTINUE,
-    common: Common = COMMON,
-    out: Out,
+    going: options.Continue = options.CONTINUE,
+    common: options.Common = options.COMMON,
+    out: options.Out,
 ) -> int:
     """Retry a stopped step, whether it failed, was interrupted or is in doubt, and continue."""
     return await resume(
@@ -240,19 +228,32 @@ async def retry(
 
 
 async def skip(
-    run: RunName, /, *, step: Step = None, going: Continue = CONTINUE, common: Common = COMMON, out: Out
+    run: options.RunName,
+    /,
+    *,
+    step: Step = None,
+    going: options.Continue = options.CONTINUE,
+    common: options.Common = options.COMMON,
+    out: options.Out,
 ) -> int:
     """Skip a stopped step and continue after it."""
     return await resume(run, skip=True, step=step, going=going, common=common, out=out)
 
 
-async def abort(run: RunName, /, *, wait: Wait = False, common: Common = COMMON, out: Out) -> int:
+async def abort(
+    run: options.RunName,
+    /,
+    *,
+    wait: options.Wait = False,
+    common: options.Common = options.COMMON,
+    out: options.Out,
+) -> int:
     """Give up a run that has stopped, for good. Nothing is undone; its checkpoints can still be replayed."""
-    return await resume(run, abort=True, going=Continue(wait=wait), common=common, out=out)
+    return await resume(run, abort=True, going=options.Continue(wait=wait), common=common, out=out)
 
 
 async def answer(
-    run: RunName | None = None,
+    run: options.RunName | None = None,
     choice: Annotated[
         str | None,
         Parameter(help="The choice: its key, its label, or the node it leads to; or the words asked for."),
@@ -271,10 +272,10 @@ async def answer(
             name="--run", negative="--no-run", help="Go on with the run (the default), or only decide."
         ),
     ] = True,
-    answers: Answers = None,
-    verbose: Verbose = False,
-    common: Common = COMMON,
-    out: Out,
+    answers: options.Answers = None,
+    verbose: options.Verbose = False,
+    common: options.Common = options.COMMON,
+    out: options.Out,
 ) -> int:
     """Answer a run's open gate and continue the run. Without an answer: show the question, and ask.
 
@@ -311,7 +312,7 @@ def _to_say(run: RunState, gate: str | None) -> tuple[str, ...]:
     return (words,) if gate is None else (words, "--gate", shlex.quote(gate))
 
 
-async def _list_open(common: Common, out: Output) -> int:
+async def _list_open(common: options.Common, out: Output) -> int:
     """Print every open gate, the oldest first, and how to answer."""
     because = ""
     gates: list[GateListed] = []

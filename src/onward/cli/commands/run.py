@@ -8,31 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from onward.cli import options
 from onward.cli.commands.foreground import Foreground, foreground
 from onward.cli.commands.submit import Script, script_of
-from onward.cli.options import (
-    COMMON,
-    AcceptChanges,
-    Answers,
-    Chat,
-    Common,
-    KeepWorkspace,
-    Original,
-    Out,
-    PipelineWord,
-    Project,
-    Raises,
-    RealTools,
-    RunId,
-    RunName,
-    Settings,
-    Simulate,
-    Verbose,
-    Workspace,
-    WorkspaceMode,
-    number,
-    raise_of,
-)
 from onward.cli.output import FINE, Output, context_of, one_line, one_of
 from onward.cli.print.run import id_words, next_command
 from onward.errors import RunNotFound
@@ -53,17 +31,17 @@ LOOKED_AT_MAX = 50
 
 
 async def run(
-    file: PipelineWord,
+    file: options.PipelineWord,
     /,
     *,
-    settings: Settings = (),
-    simulate: Simulate = None,
-    real_tools: RealTools = False,
-    answers: Answers = None,
-    verbose: Verbose = False,
-    run_id: RunId = None,
-    chat: Chat = None,
-    project: Project = None,
+    settings: options.Settings = (),
+    simulate: options.Simulate = None,
+    real_tools: options.RealTools = False,
+    answers: options.Answers = None,
+    verbose: options.Verbose = False,
+    run_id: options.RunId = None,
+    chat: options.Chat = None,
+    project: options.Project = None,
     cwd: Annotated[
         str | None,
         Parameter(
@@ -72,12 +50,12 @@ async def run(
             metavar="DIR",
         ),
     ] = None,
-    workspace: Workspace = None,
-    workspace_mode: WorkspaceMode = None,
-    keep_workspace: KeepWorkspace = False,
-    raises: Raises = (),
-    common: Common = COMMON,
-    out: Out,
+    workspace: options.Workspace = None,
+    workspace_mode: options.WorkspaceMode = None,
+    keep_workspace: options.KeepWorkspace = False,
+    raises: options.Raises = (),
+    common: options.Common = options.COMMON,
+    out: options.Out,
 ) -> int:
     """Run a pipeline in the foreground, from its start.
 
@@ -98,7 +76,7 @@ async def run(
         workspace=workspace,
         workspace_mode=workspace_mode,
         keep_workspace=keep_workspace,
-        raises=tuple(map(raise_of, raises)),
+        raises=tuple(map(options.raise_of, raises)),
     )
     with named(asking.pipeline):
         opening = foreground(common, out, answers, makes_database=asking.pipeline is None, verbose=verbose)
@@ -182,11 +160,11 @@ def _replayed(runs: Sequence[RunListed], completed: Collection[str]) -> set[str]
 
 
 async def replay(
-    run: RunName,
+    run: options.RunName,
     /,
     *,
     checkpoint: Annotated[
-        int | None, number(EVENT, help="The checkpoint to start from: a SEQ of `onward checkpoints`.")
+        int | None, options.number(EVENT, help="The checkpoint to start from: a SEQ of `onward checkpoints`.")
     ] = None,
     from_step: Annotated[
         str | None,
@@ -196,18 +174,18 @@ async def replay(
             metavar="STEP",
         ),
     ] = None,
-    accept_changes: AcceptChanges = False,
-    original: Original = False,
-    settings: Settings = (),
-    run_id: RunId = None,
+    accept_changes: options.AcceptChanges = False,
+    original: options.Original = False,
+    settings: options.Settings = (),
+    run_id: options.RunId = None,
     start: Annotated[
         bool,
         Parameter(name="--run", negative="--no-run", help="Run the fork (the default), or only make it."),
     ] = True,
-    answers: Answers = None,
-    verbose: Verbose = False,
-    common: Common = COMMON,
-    out: Out,
+    answers: options.Answers = None,
+    verbose: options.Verbose = False,
+    common: options.Common = options.COMMON,
+    out: options.Out,
 ) -> int:
     """Fork a run at a checkpoint, or before a step, and run the fork. The run itself stays as it is."""
     one_of({"checkpoint": checkpoint is not None, "from": from_step is not None})

@@ -17,27 +17,8 @@ from typing import Annotated, Any, BinaryIO, Literal
 import msgspec
 from cyclopts import Parameter
 
+from onward.cli import options
 from onward.cli.operations import submit_of
-from onward.cli.options import (
-    COMMON,
-    Chat,
-    Common,
-    KeepWorkspace,
-    Out,
-    PipelineWord,
-    Project,
-    Raises,
-    RealTools,
-    RunId,
-    Settings,
-    Simulate,
-    Tags,
-    Workspace,
-    WorkspaceMode,
-    number,
-    raise_of,
-    read_time,
-)
 from onward.cli.output import FINE, Output, context_of, count, one_line, values_of_file
 from onward.cli.print.run import id_words
 from onward.clock import SystemClock
@@ -56,10 +37,10 @@ from onward.operations.requests import SubmitRun, SubmitRuns
 
 
 async def submit(
-    file: PipelineWord,
+    file: options.PipelineWord,
     /,
     *,
-    settings: Settings = (),
+    settings: options.Settings = (),
     set_file: Annotated[
         str | None,
         Parameter(help="A JSON object of context values; --set overrides them.", metavar="FILE"),
@@ -73,9 +54,9 @@ async def submit(
             allow_leading_hyphen=True,
         ),
     ] = None,
-    simulate: Simulate = None,
-    real_tools: RealTools = False,
-    priority: Annotated[int, number(PRIORITY, help="Runs with a higher number are taken first.")] = 0,
+    simulate: options.Simulate = None,
+    real_tools: options.RealTools = False,
+    priority: Annotated[int, options.number(PRIORITY, help="Runs with a higher number are taken first.")] = 0,
     at: Annotated[
         str | None,
         Parameter(help="When the run is due: 2030-01-31T09:00:00Z, or a delay such as +10m.", metavar="TIME"),
@@ -83,14 +64,14 @@ async def submit(
     exclusive_key: Annotated[
         str | None, Parameter(help="Of the runs with this key, one is executed at a time.", metavar="KEY")
     ] = None,
-    tags: Tags = (),
+    tags: options.Tags = (),
     on_owner_loss: Annotated[
         Literal["requeue", "interrupt"],
         Parameter(help="When its worker dies: another continues, or a person decides."),
     ] = "requeue",
-    run_id: RunId = None,
-    chat: Chat = None,
-    project: Project = None,
+    run_id: options.RunId = None,
+    chat: options.Chat = None,
+    project: options.Project = None,
     cwd: Annotated[
         str | None,
         Parameter(
@@ -99,12 +80,12 @@ async def submit(
             metavar="DIR",
         ),
     ] = None,
-    workspace: Workspace = None,
-    workspace_mode: WorkspaceMode = None,
-    keep_workspace: KeepWorkspace = False,
-    raises: Raises = (),
-    common: Common = COMMON,
-    out: Out,
+    workspace: options.Workspace = None,
+    workspace_mode: options.WorkspaceMode = None,
+    keep_workspace: options.KeepWorkspace = False,
+    raises: options.Raises = (),
+    common: options.Common = options.COMMON,
+    out: options.Out,
 ) -> int:
     """Create a run, or with --from-jsonl many, and leave them to the workers."""
     if run_id is not None and from_jsonl is not None:
@@ -119,7 +100,7 @@ async def submit(
         on_owner_loss=on_owner_loss,
         exclusive_key=exclusive_key,
         tags=tags,
-        wake_at_us=None if at is None else read_time(at, "--at", now_us=now_us),
+        wake_at_us=None if at is None else options.read_time(at, "--at", now_us=now_us),
         run_id=run_id,
         chat=chat,
         project=project,
@@ -127,7 +108,7 @@ async def submit(
         workspace=workspace,
         workspace_mode=workspace_mode,
         keep_workspace=keep_workspace,
-        raises=tuple(map(raise_of, raises)),
+        raises=tuple(map(options.raise_of, raises)),
     )
     with named(asking.pipeline):
         if from_jsonl is None:
@@ -137,7 +118,7 @@ async def submit(
     return FINE
 
 
-async def _submit_one(asking: SubmitRun, script: Script, common: Common, out: Output) -> None:
+async def _submit_one(asking: SubmitRun, script: Script, common: options.Common, out: Output) -> None:
     async with submit_of(common, makes=asking.pipeline is None) as runs:
         with script.located():
             made = await runs.submit_run(asking)
@@ -155,7 +136,7 @@ async def _submit_one(asking: SubmitRun, script: Script, common: Common, out: Ou
         out.value(run)
 
 
-async def _submit_many(many: Many, script: Script, common: Common, out: Output) -> None:
+async def _submit_many(many: Many, script: Script, common: options.Common, out: Output) -> None:
     async with submit_of(common, makes=many.runs[0].pipeline is None) as runs:
         with script.located(), many.located():
             made = await runs.submit_runs(SubmitRuns(runs=many.runs))
@@ -227,7 +208,7 @@ def read_many(path: str, common: SubmitRun, *, now_us: int) -> Many:
 def _run(text: bytes, common: SubmitRun, where: str, now_us: int) -> SubmitRun:
     try:
         line = _LINE_DECODER.decode(text)
-        at_us = common.wake_at_us if line.at is None else read_time(line.at, "at", now_us=now_us)
+        at_us = common.wake_at_us if line.at is None else options.read_time(line.at, "at", now_us=now_us)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidInput) as error:
         raise InvalidInput(f"{where}: {str(error).rstrip('.')}; nothing was created.") from None
     return msgspec.structs.replace(

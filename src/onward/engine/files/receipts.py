@@ -29,24 +29,9 @@ from onward.model.ids import branch_of
 from onward.model.run import OpenStep, Run
 from onward.read.lookup import log_pages
 from onward.read.view import instant
+from onward.receipts import folder as folders
 from onward.receipts import run_directory
 from onward.receipts.audit import Committed
-from onward.receipts.folder import (
-    ARTIFACTS,
-    CHECKPOINT,
-    HANDOFFS,
-    MANIFEST,
-    PROMPT,
-    RECEIPTS,
-    RESPONSE,
-    STATUS,
-    Folder,
-    Path,
-    Unsynced,
-    artifact_name,
-    attempt_path,
-    flow_name,
-)
 from onward.receipts.receipt import BYTES_MAX, hash_of, written
 from onward.receipts.run_directory import MANIFEST_BYTES_MAX, said_by
 from onward.receipts.trail import Leaving, Trail
@@ -111,16 +96,21 @@ async def leavings(
 
 
 def put(
-    folder: Folder, at: Path, left: Leaving, *, is_new: bool = False, unsynced: Unsynced | None = None
+    folder: folders.Folder,
+    at: folders.Path,
+    left: Leaving,
+    *,
+    is_new: bool = False,
+    unsynced: folders.Unsynced | None = None,
 ) -> list[str]:
     """Have the receipt and then the handoff of a step in the run's directory `at`; which were written there.
 
     What is there already is not written again, unless the step `is_new` and nothing can be there. With
     `unsynced`, what was written is handed over there, to be synced.
     """
-    flow, done = flow_name(left.receipt.flow_key), list[str]()
+    flow, done = folders.flow_name(left.receipt.flow_key), list[str]()
     handoff = None if left.handoff is None else written(left.handoff)
-    for kind, content in ((RECEIPTS, left.content), (HANDOFFS, handoff)):
+    for kind, content in ((folders.RECEIPTS, left.content), (folders.HANDOFFS, handoff)):
         parts = (*at, flow, kind)
         if content is None:
             folder.remove(parts, left.name)  # of an outcome that was never committed
@@ -279,7 +269,9 @@ class StepReceipts:
         if mode != "off":
             writes.append(partial(self._put, run.id, left, is_new, mode == "full"))
 
-    def _put(self, run_id: str, left: Leaving, is_new: bool, is_synced: bool, unsynced: Unsynced) -> None:
+    def _put(
+        self, run_id: str, left: Leaving, is_new: bool, is_synced: bool, unsynced: folders.Unsynced
+    ) -> None:
         put(self._files.folder, (run_id,), left, is_new=is_new, unsynced=unsynced if is_synced else None)
 
     def _leave_artifacts(
@@ -294,13 +286,15 @@ class StepReceipts:
             for id, artifact in event.artifacts.items():
                 if artifact is not None:
                     content = event.contents[artifact.hash]
-                    writes.append(partial(self._put_artifact, run.id, artifact_name(id), content, is_synced))
+                    writes.append(
+                        partial(self._put_artifact, run.id, folders.artifact_name(id), content, is_synced)
+                    )
         return len(writes) > before
 
     def _put_artifact(
-        self, run_id: str, name: str, content: bytes, is_synced: bool, unsynced: Unsynced
+        self, run_id: str, name: str, content: bytes, is_synced: bool, unsynced: folders.Unsynced
     ) -> None:
-        path, to_sync = (run_id, ARTIFACTS), unsynced if is_synced else None
+        path, to_sync = (run_id, folders.ARTIFACTS), unsynced if is_synced else None
         self._files.folder.write(path, name, content, unsynced=to_sync)
 
     def _mode(self, definition: Definition, run: Run, node_id: str) -> str:
@@ -327,7 +321,9 @@ async def committed(log: RunLog, sources: Sources, run: Run) -> Mapping[str, Com
     }
 
 
-async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at: Path) -> list[str]:
+async def rebuild(
+    store: Store, sources: Sources, known: Run, folder: folders.Folder, at: folders.Path
+) -> list[str]:
     """Write the files of a run below `at`, and say which, in their order of names.
 
     A file of a step that is there already stays as it is: it is what really was. Receipts and handoffs are
@@ -355,15 +351,15 @@ async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at
         content = await store.blobs.find(artifact.hash)
         if content is None:
             raise StoreCorrupt(f"the content of artifact {id!r} ({artifact.hash}) is missing or damaged.")
-        work.write((ARTIFACTS,), artifact_name(id), content, only_new=False)
+        work.write((folders.ARTIFACTS,), folders.artifact_name(id), content, only_new=False)
     return sorted(work.written)
 
 
-def _check_free(folder: Folder, at: Path, run: Run, database: str) -> None:
+def _check_free(folder: folders.Folder, at: folders.Path, run: Run, database: str) -> None:
     """Refuse a directory in which other things are than files of this run."""
     if not folder.names(at):
         return
-    said = said_by(folder.read(at, MANIFEST, limit=MANIFEST_BYTES_MAX))
+    said = said_by(folder.read(at, folders.MANIFEST, limit=MANIFEST_BYTES_MAX))
     start_time = instant(run.created_at_us)
     if not run_directory.is_of(said, run, start_time=start_time, database=database):
         raise InvalidInput(f"{folder.path(*at)} holds files that are not this run's; name another directory.")
@@ -373,43 +369,45 @@ class _Work(msgspec.Struct):
     """Files being made while a log is read."""
 
     definitions: Definitions
-    folder: Folder
-    at: Path
+    folder: folders.Folder
+    at: folders.Path
     database: str
     written: set[str] = msgspec.field(default_factory=set)
-    _paths: dict[str, Path] = msgspec.field(default_factory=dict)
+    _paths: dict[str, folders.Path] = msgspec.field(default_factory=dict)
     _finished: list[run_directory.Told] = msgspec.field(default_factory=list)
 
     def sign(self, run: Run) -> None:
         """Write the manifest first: the directory must say whose it is even if this is cut off."""
         manifest = run_directory.manifest(run, start_time=instant(run.created_at_us), database=self.database)
-        if self.folder.write_new(self.at, MANIFEST, manifest):
-            self.written.add(MANIFEST)
+        if self.folder.write_new(self.at, folders.MANIFEST, manifest):
+            self.written.add(folders.MANIFEST)
         else:
-            self.write((), MANIFEST, manifest, only_new=False)
+            self.write((), folders.MANIFEST, manifest, only_new=False)
 
     async def take(self, run: Run, event: Event) -> None:
         """What one event leaves; `run` is the state after it."""
         match event:
             case StepStarted():
                 opened = run.open_steps[event.step]
-                path = self._paths[event.step] = attempt_path(event.step, event.attempt, opened.tries)
+                path = self._paths[event.step] = folders.attempt_path(event.step, event.attempt, opened.tries)
                 prompt = await self._prompt(run, opened)
                 if prompt is not None:
-                    self.write(path, PROMPT, prompt.encode())
+                    self.write(path, folders.PROMPT, prompt.encode())
             case AttemptFailed() if event.step in self._paths:
-                self.write(self._paths[event.step], STATUS, run_directory.failed_status(event))
+                self.write(self._paths[event.step], folders.STATUS, run_directory.failed_status(event))
             case StepFinished():
                 self._finished.append(run_directory.told(event))
                 path = self._paths.pop(event.step, ())
                 if path:
                     self._outcome(run, event, path)
 
-    def _outcome(self, run: Run, event: StepFinished, path: Path) -> None:
+    def _outcome(self, run: Run, event: StepFinished, path: folders.Path) -> None:
         if event.response:
-            self.write(path, RESPONSE, event.response.encode())
+            self.write(path, folders.RESPONSE, event.response.encode())
         self.write(
-            path, STATUS, run_directory.finished_status(event, run.branches[branch_of(event.step)].context)
+            path,
+            folders.STATUS,
+            run_directory.finished_status(event, run.branches[branch_of(event.step)].context),
         )
 
     async def _prompt(self, run: Run, opened: OpenStep) -> str | None:
@@ -429,12 +427,12 @@ class _Work(msgspec.Struct):
         """The two files of the run as a whole, as they stand at the end of the log."""
         start, now = instant(run.created_at_us), instant(run.updated_at_us)
         manifest = run_directory.manifest(run, start_time=start, database=self.database)
-        self.write((), MANIFEST, manifest, only_new=False)
+        self.write((), folders.MANIFEST, manifest, only_new=False)
         if self._finished:
             content = run_directory.checkpoint(run, self._finished, timestamp=now)
-            self.write((), CHECKPOINT, content, only_new=False)
+            self.write((), folders.CHECKPOINT, content, only_new=False)
 
-    def write(self, path: Path, name: str, content: bytes, *, only_new: bool = True) -> None:
+    def write(self, path: folders.Path, name: str, content: bytes, *, only_new: bool = True) -> None:
         where = (*self.at, *path)
         if not only_new and self.folder.read(where, name, limit=len(content)) == content:
             return

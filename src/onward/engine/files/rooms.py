@@ -28,16 +28,7 @@ from onward.model.events import ARTIFACT_BYTES_MAX, StepStarted, StepStatus
 from onward.model.result import Result
 from onward.model.run import OpenStep, Run
 from onward.pipeline.graph import Node
-from onward.receipts.folder import (
-    ARTIFACTS,
-    OUTPUT_ENDING,
-    PROMPT,
-    RESPONSE,
-    STATUS,
-    Folder,
-    Path,
-    attempt_path,
-)
+from onward.receipts import folder as folders
 from onward.receipts.run_directory import (
     STATUS_BYTES_MAX,
     as_reported,
@@ -116,9 +107,9 @@ class RoomOnDisk(StoredRoom):
         self._files, self.is_full = files, is_full
 
     @cached_property
-    def _path(self) -> Path:
+    def _path(self) -> folders.Path:
         opened = self._run.open_steps[self._started.step]
-        return attempt_path(opened.step, opened.attempt, opened.tries)
+        return folders.attempt_path(opened.step, opened.attempt, opened.tries)
 
     @cached_property
     def _made(self) -> str | None:
@@ -142,14 +133,14 @@ class RoomOnDisk(StoredRoom):
         return self._artifacts is not None or self._is_kept
 
     @property
-    def _parts(self) -> Path:
+    def _parts(self) -> folders.Path:
         return (self._run.id, *self._path)
 
     def keep_output(self, stream: str, data: bytes) -> None:
         if not self.is_full or self._made is None or stream in self._unwritable:
             return
         if stream not in self._output:
-            name = stream + OUTPUT_ENDING
+            name = stream + folders.OUTPUT_ENDING
             file = OutputFile(partial(self._files.folder.append, self._parts, name))
             self._output = {**self._output, stream: file}
         with self._warning(stream):
@@ -174,7 +165,7 @@ class RoomOnDisk(StoredRoom):
         if node.kind == AGENT:
             if self._made is not None:
                 clean = self._rooms.redactor.redact(prompt)
-                self._files.write(self._run.id, self._path, PROMPT, clean.encode())
+                self._files.write(self._run.id, self._path, folders.PROMPT, clean.encode())
         else:
             self._is_kept = True
             self._files.register(self._run, self._started.step, self._path)
@@ -195,9 +186,9 @@ class RoomOnDisk(StoredRoom):
 
         The directory was created for this attempt alone, so whatever is in it was written during it.
         """
-        path = f"{self.directory}/{STATUS}"
+        path = f"{self.directory}/{folders.STATUS}"
         try:
-            content = self._files.folder.read(self._parts, STATUS, limit=STATUS_BYTES_MAX)
+            content = self._files.folder.read(self._parts, folders.STATUS, limit=STATUS_BYTES_MAX)
             if content is None:
                 return result
             return redacted_result(self._rooms.redactor, as_reported(result, read_status(content, path)))
@@ -208,7 +199,7 @@ class RoomOnDisk(StoredRoom):
 
     async def _with_files(self, result: Result) -> Result:
         """Make artifacts of the files that the step put into its `artifacts/`."""
-        parts = (*self._parts, ARTIFACTS)
+        parts = (*self._parts, folders.ARTIFACTS)
         try:
             found = list(self._files.folder.files(parts))
             if found:
@@ -219,7 +210,7 @@ class RoomOnDisk(StoredRoom):
             return _failed(result, f"its artifacts cannot be read: {error.strerror or error}.")
         return result
 
-    def _take(self, found: list[Path], depth: int) -> None:
+    def _take(self, found: list[folders.Path], depth: int) -> None:
         for path in found:
             content = self._files.folder.read(path[:-1], path[-1], limit=ARTIFACT_BYTES_MAX)
             if content is None:
@@ -238,11 +229,11 @@ def _failed(result: Result, reason: str) -> Result:
     return replace(result, status=status, failure_reason=reason, is_decided=True)
 
 
-TRANSCRIPTS = (RESPONSE, "transcript.jsonl", "transcript.md", "transcript.txt")
+TRANSCRIPTS = (folders.RESPONSE, "transcript.jsonl", "transcript.md", "transcript.txt")
 RESPONSE_BYTES_MAX = 1024 * 1024
 
 
-def left_before(folder: Folder, run_id: str, opened: OpenStep) -> PreviousAttempt:
+def left_before(folder: folders.Folder, run_id: str, opened: OpenStep) -> PreviousAttempt:
     """What the newest earlier try of this step left that left anything."""
     try:
         earlier = attempts_before(folder, run_id, opened.step, opened.attempt, opened.tries)
@@ -253,7 +244,7 @@ def left_before(folder: Folder, run_id: str, opened: OpenStep) -> PreviousAttemp
     except OSError:  # something else has that name, and is not followed
         return NOTHING_LEFT
     files = files_of_attempt(directory).files
-    inside = f"{ARTIFACTS}/"
+    inside = f"{folders.ARTIFACTS}/"
     artifacts = {
         file.path.removeprefix(inside): f"{directory}/{file.path}"
         for file in files
@@ -262,7 +253,7 @@ def left_before(folder: Folder, run_id: str, opened: OpenStep) -> PreviousAttemp
     return PreviousAttempt(directory, response, files, artifacts)
 
 
-def _response(folder: Folder, parts: Path) -> str:
+def _response(folder: folders.Folder, parts: folders.Path) -> str:
     for name in TRANSCRIPTS:
         content = folder.read(parts, name, limit=RESPONSE_BYTES_MAX)
         if content:

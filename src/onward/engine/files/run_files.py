@@ -33,18 +33,8 @@ from onward.model.events import AttemptFailed, Event, StepFinished
 from onward.model.ids import Identity, called
 from onward.model.run import Run
 from onward.read.view import instant
+from onward.receipts import folder as folders
 from onward.receipts import run_directory
-from onward.receipts.folder import (
-    ARTIFACTS,
-    CHECKPOINT,
-    RESPONSE,
-    STATUS,
-    HeldDirectories,
-    Path,
-    Unsynced,
-    artifact_name,
-    sync_files,
-)
 from onward.receipts.run_directory import Homes
 
 WARNED_MAX = 1_000
@@ -58,7 +48,7 @@ class RunFiles:
     def __init__(
         self, root: str, identity: Identity, *, mode: str | None = None, warn: Callable[[str], None]
     ) -> None:
-        self.folder = Homes(os.path.abspath(root), identity, held=HeldDirectories())
+        self.folder = Homes(os.path.abspath(root), identity, held=folders.HeldDirectories())
         # Threads of its own: handlers that use up other threads of the process hold up no file.
         self.group = SyncGroup(ThreadPoolExecutor(BATCHES_AT_ONCE, thread_name_prefix="onward-sync"))
         self._mode, self._warn = mode, warn
@@ -90,14 +80,14 @@ class RunFiles:
 
     # -- while a step is executed --------------------------------------------------------------------
 
-    def register(self, run: Run, step: str, path: Path) -> RunOnDisk:
+    def register(self, run: Run, step: str, path: folders.Path) -> RunOnDisk:
         """Keep the files of an attempt from now on. Nothing is written yet."""
         found = self._enter(run)
         found.paths[step] = path
         found.made.discard(step)
         return found
 
-    def begin(self, run: Run, step: str, path: Path) -> str | None:
+    def begin(self, run: Run, step: str, path: folders.Path) -> str | None:
         """Have a new directory for an attempt, and say its path; None, and a warning, if that cannot be.
 
         All files of the steps before are there by then, so that the attempt can read them.
@@ -114,7 +104,7 @@ class RunFiles:
         found.made.add(step)
         return made
 
-    def write(self, run_id: str, path: Path, name: str, content: bytes) -> None:
+    def write(self, run_id: str, path: folders.Path, name: str, content: bytes) -> None:
         """Put a file there; a disk that does not take it is warned of."""
         try:
             self.folder.write((run_id, *path), name, content)
@@ -189,7 +179,7 @@ class RunFiles:
             if step not in found.made:
                 found.made.add(step)
                 found.add(lambda: self.folder.make_new(parts))
-            found.add(lambda: self.folder.write(parts, RESPONSE, response.encode()))
+            found.add(lambda: self.folder.write(parts, folders.RESPONSE, response.encode()))
 
     def upto(self, run_id: str) -> int:
         """The event up to which it is known what the run has finished."""
@@ -233,7 +223,9 @@ class RunFiles:
             found.add(lambda: self._write_checkpoint(run, finished, timestamp))
 
     def _write_checkpoint(self, run: Run, finished: Sequence[run_directory.Told], timestamp: str) -> None:
-        self.folder.write((run.id,), CHECKPOINT, run_directory.checkpoint(run, finished, timestamp=timestamp))
+        self.folder.write(
+            (run.id,), folders.CHECKPOINT, run_directory.checkpoint(run, finished, timestamp=timestamp)
+        )
 
     def _end(self, run_id: str, found: RunOnDisk, step: str, status: Callable[[], bytes]) -> None:
         """An attempt is over: after this, nothing more is written to its directory."""
@@ -242,17 +234,17 @@ class RunFiles:
         if path is not None:
             found.add(partial(self._write_status, (run_id, *path), status, is_made))
 
-    def _write_status(self, parts: Path, status: Callable[[], bytes], is_made: bool) -> None:
+    def _write_status(self, parts: folders.Path, status: Callable[[], bytes], is_made: bool) -> None:
         if is_made:
-            self.folder.write(parts, STATUS, status())
+            self.folder.write(parts, folders.STATUS, status())
             self.folder.let_go(parts)
         else:
-            self.folder.write_in_new(parts, STATUS, status())
+            self.folder.write_in_new(parts, folders.STATUS, status())
 
     def _remove_artifacts(self, run_id: str, found: RunOnDisk, event: StepFinished) -> None:
         for id, artifact in event.artifacts.items():
             if artifact is None:  # others were written before the commit, with the step's receipt
-                found.add(partial(self.folder.remove, (run_id, ARTIFACTS), artifact_name(id)))
+                found.add(partial(self.folder.remove, (run_id, folders.ARTIFACTS), folders.artifact_name(id)))
 
     # -- when it is written --------------------------------------------------------------------------
 
@@ -299,7 +291,7 @@ class RunOnDisk:
 
     def __init__(self, token: int, make: Callable[[], None], group: SyncGroup) -> None:
         self.token, self._make, self._group = token, make, group
-        self.paths: dict[str, Path] = {}
+        self.paths: dict[str, folders.Path] = {}
         self.made: set[str] = set()
         """The steps whose attempt has its directory, or has it when the writes that wait are done."""
         self.updates: dict[str, Mapping[str, Any]] = {}
@@ -329,7 +321,7 @@ class RunOnDisk:
         """What must be written before anything else of the run is."""
         return [self.write_out] if self._waiting or not self._is_made else []
 
-    def write_out(self, unsynced: Unsynced | None = None) -> None:
+    def write_out(self, unsynced: folders.Unsynced | None = None) -> None:
         """Do all that waits. OSError: the run has no directory; what else goes wrong is kept for `errors`."""
         with self._lock:
             try:
@@ -394,7 +386,7 @@ class RunOnDisk:
 
 
 SLOW_S = 0.02
-Write = Callable[[Unsynced], object]
+Write = Callable[[folders.Unsynced], object]
 """Writes files, and hands over those that are to be synced."""
 Failures = Sequence[BaseException | None]
 """What went wrong with each member of a batch."""
@@ -486,7 +478,7 @@ def write_and_sync(works: Sequence[Sequence[Write]], wrote: Callable[[Failures],
     """Do all of them, say so, then sync what they wrote; answers what went wrong with which."""
     written: list[tuple[Sequence[int], BaseException | None]] = []
     for writes in works:
-        unsynced, failure = Unsynced(), None
+        unsynced, failure = folders.Unsynced(), None
         try:
             for write in writes:
                 write(unsynced)
@@ -495,7 +487,7 @@ def write_and_sync(works: Sequence[Sequence[Write]], wrote: Callable[[Failures],
         written.append((unsynced.take(), failure))
     with contextlib.suppress(RuntimeError):  # the loop is closed: no batch comes after this one
         wrote([failure for _, failure in written])
-    unsure = sync_files([file for files, _ in written for file in files])
+    unsure = folders.sync_files([file for files, _ in written for file in files])
     return [
         failure or next((unsure[file] for file in files if file in unsure), None)
         for files, failure in written

@@ -13,15 +13,7 @@ from collections.abc import Sequence
 from onward.machine import reasons
 from onward.machine.decide.calls import doubtful_step, interruption
 from onward.machine.decide.requests import HolderView, claim_of, requested_stop
-from onward.model.events import (
-    Event,
-    RunFailed,
-    RunInterrupted,
-    RunPaused,
-    RunQueued,
-    StepFinished,
-    StepStatus,
-)
+from onward.model import events as ev
 from onward.model.run import Run, RunStatus
 
 LOSSES_MAX = 5
@@ -32,7 +24,7 @@ GIVEN_UP = "the process that held it stopped running it"
 BACK_OFF_S_FIRST, BACK_OFF_S_MAX = 1.0, 60.0
 
 
-def decide_loss(run: Run, holder_view: HolderView, *, is_restart: bool = False) -> tuple[Event, ...]:
+def decide_loss(run: Run, holder_view: HolderView, *, is_restart: bool = False) -> tuple[ev.Event, ...]:
     """Take over a run whose holder is dead and stop it as its policy says; nothing if it is alive.
 
     `is_restart`: this is the first look of a server, which means that it was restarted.
@@ -45,7 +37,7 @@ def decide_loss(run: Run, holder_view: HolderView, *, is_restart: bool = False) 
     return _taken(run, holder_view.asker, holder_view.now_us, died, stop)
 
 
-def decide_release(run: Run, *, owner: str, token: int, now_us: int, error: str = "") -> tuple[Event, ...]:
+def decide_release(run: Run, *, owner: str, token: int, now_us: int, error: str = "") -> tuple[ev.Event, ...]:
     """Release a run that its holder does not execute any more; nothing if it is not held by this lease.
 
     `error` is what ended the execution, if an error did.
@@ -56,42 +48,44 @@ def decide_release(run: Run, *, owner: str, token: int, now_us: int, error: str 
     return _taken(run, owner, now_us, why, interruption(doubtful_step(run), reasons.CRASH, why))
 
 
-def decide_arrival(run: Run, owner: str, *, now_us: int) -> tuple[Event, ...]:
+def decide_arrival(run: Run, owner: str, *, now_us: int) -> tuple[ev.Event, ...]:
     """Stop or requeue an imported run that was running where it came from: no process holds it here."""
     if run.status is not RunStatus.RUNNING:
         return ()
     return _taken(run, owner, now_us, ARRIVED, interruption(doubtful_step(run), reasons.RESTART, ARRIVED))
 
 
-def decide_held_back(run: Run, *, why: str) -> tuple[Event, ...]:
+def decide_held_back(run: Run, *, why: str) -> tuple[ev.Event, ...]:
     """Pause a run that a worker could claim, so that only a person continues it."""
-    pause = RunPaused(reason=reasons.OPERATOR, detail=why)
+    pause = ev.RunPaused(reason=reasons.OPERATOR, detail=why)
     match run.status:
         case RunStatus.QUEUED | RunStatus.WAITING:
             return (pause,)
         case RunStatus.INTERRUPTED if run.wake_at_us is not None:  # it would continue by itself
-            return (RunQueued(why=run.detail, wake_at_us=run.wake_at_us), pause)
+            return (ev.RunQueued(why=run.detail, wake_at_us=run.wake_at_us), pause)
         case _:
             return ()
 
 
-def _taken(run: Run, owner: str, now_us: int, why: str, stop: RunInterrupted) -> tuple[Event, ...]:
+def _taken(run: Run, owner: str, now_us: int, why: str, stop: ev.RunInterrupted) -> tuple[ev.Event, ...]:
     return (claim_of(run, owner), *(requested_stop(run) or (_lost(run, now_us, why, stop),)))
 
 
-def _lost(run: Run, now_us: int, why: str, stop: RunInterrupted) -> Event:
+def _lost(run: Run, now_us: int, why: str, stop: ev.RunInterrupted) -> ev.Event:
     losses = run.losses + 1
     if losses >= LOSSES_MAX:
         return crash_loop(losses, why)
     if run.on_owner_loss == REQUEUE:
-        return RunQueued(why=why, wake_at_us=now_us + _back_off_us(losses))
+        return ev.RunQueued(why=why, wake_at_us=now_us + _back_off_us(losses))
     return stop
 
 
-def crash_loop(losses: int, why: str = "") -> RunFailed:
+def crash_loop(losses: int, why: str = "") -> ev.RunFailed:
     """The end of a run that was lost too often; `why` is what happened the last time."""
     detail = f"{losses} holders in a row died or released it without finishing a step"
-    return RunFailed(reason=reasons.CRASH_LOOP, detail=f"{detail}; the last time: {why}" if why else detail)
+    return ev.RunFailed(
+        reason=reasons.CRASH_LOOP, detail=f"{detail}; the last time: {why}" if why else detail
+    )
 
 
 def _back_off_us(losses: int) -> int:
@@ -101,7 +95,7 @@ def _back_off_us(losses: int) -> int:
     return int(min(BACK_OFF_S_FIRST * 2.0 ** (losses - 2), BACK_OFF_S_MAX) * 1_000_000)
 
 
-def orphaned(before: Run, after: Run, events: Sequence[Event]) -> list[str]:
+def orphaned(before: Run, after: Run, events: Sequence[ev.Event]) -> list[str]:
     """The children of managing steps that `events` closed without an outcome of their own.
 
     As when the run was cancelled, the step skipped, its branch lost the race, or a resume went elsewhere.
@@ -112,6 +106,6 @@ def orphaned(before: Run, after: Run, events: Sequence[Event]) -> list[str]:
         if opened.child is not None and name not in after.open_steps
     }
     for event in events if gone else ():
-        if isinstance(event, StepFinished) and event.outcome.status is not StepStatus.SKIPPED:
+        if isinstance(event, ev.StepFinished) and event.outcome.status is not ev.StepStatus.SKIPPED:
             gone.pop(event.step, None)
     return [*gone.values()]

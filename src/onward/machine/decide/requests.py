@@ -24,19 +24,8 @@ from onward.errors import InvalidInput, Refused
 from onward.machine import catalogue
 from onward.machine.decide.calls import doubtful_step, interruption
 from onward.machine.reasons import CRASH, OPERATOR, USER
+from onward.model import events as ev
 from onward.model.context import plain_text
-from onward.model.events import (
-    AttemptInterrupted,
-    CancelRequested,
-    Event,
-    PauseRequested,
-    RunCancelled,
-    RunClaimed,
-    RunDismissed,
-    RunPaused,
-    RunQueued,
-    SteeringGiven,
-)
 from onward.model.gate import Answer, Choice, GateDecided, GateWithdrawn, Verdict
 from onward.model.ids import called, is_in_step
 from onward.model.run import AttemptState, Gate, Run, RunStatus
@@ -54,7 +43,7 @@ class HolderView(msgspec.Struct, frozen=True):
 
 def decide_claim(
     run: Run, holder_view: HolderView, *, take_over: bool = False, answered: bool = False
-) -> tuple[Event, ...]:
+) -> tuple[ev.Event, ...]:
     """Claim the run, unless a live process holds it. A wait for a provider ends with the claim.
 
     A waiting run is claimed together with the answer that it waits for (`answered`), or when the deadline of
@@ -72,19 +61,19 @@ def decide_claim(
                 raise still_waits(run)
             return (*late, claim)
         case RunStatus.INTERRUPTED if run.wake_at_us is not None:
-            return (RunQueued(why=run.reason, wake_at_us=run.wake_at_us), claim)
+            return (ev.RunQueued(why=run.reason, wake_at_us=run.wake_at_us), claim)
         case _:
             raise wrong_state(
                 run, "claimed", f"continue it with `onward resume {run.id}` if it can be resumed"
             )
 
 
-def woken(run: Run, now_us: int) -> tuple[Event, ...]:
+def woken(run: Run, now_us: int) -> tuple[ev.Event, ...]:
     """What makes a waiting run continue by itself: a deadline of a gate, or the time of another branch."""
     late = overdue(run, now_us)
     if late or run.wake_at_us is None or run.wake_at_us > now_us:
         return late
-    return (RunQueued(why="a branch that does not wait for an answer is due", wake_at_us=run.wake_at_us),)
+    return (ev.RunQueued(why="a branch that does not wait for an answer is due", wake_at_us=run.wake_at_us),)
 
 
 def occupied(run: Run, holder_view: HolderView) -> Refused:
@@ -97,9 +86,9 @@ def occupied(run: Run, holder_view: HolderView) -> Refused:
     )
 
 
-def claim_of(run: Run, owner: str) -> RunClaimed:
+def claim_of(run: Run, owner: str) -> ev.RunClaimed:
     """The next claim of this run by `owner`; claiming a running run takes it from a holder that lost it."""
-    return RunClaimed(token=run.token + 1, worker=owner, lost=run.status is catalogue.RUNNING)
+    return ev.RunClaimed(token=run.token + 1, worker=owner, lost=run.status is catalogue.RUNNING)
 
 
 def wrong_state(run: Run, verb: str, why: str) -> Refused:
@@ -116,13 +105,13 @@ def still_waits(run: Run) -> Refused:
     )
 
 
-Decide = Callable[[Run, HolderView], Sequence[Event]]
+Decide = Callable[[Run, HolderView], Sequence[ev.Event]]
 """A request to a run, decided under its lock."""
 DETAIL_CHARACTERS_MAX = 1_000
 PAUSE_STRENGTH = {"step": 1, "call": 2, "now": 3}
 
 
-def decide_pause(run: Run, holder_view: HolderView, *, after: str, by: str) -> tuple[Event, ...]:
+def decide_pause(run: Run, holder_view: HolderView, *, after: str, by: str) -> tuple[ev.Event, ...]:
     """Stop at the next boundary if a live process holds the run, else at once."""
     if after not in PAUSE_STRENGTH:
         raise InvalidInput(f"--after {after!r} is not one of {', '.join(PAUSE_STRENGTH)}.")
@@ -131,7 +120,7 @@ def decide_pause(run: Run, holder_view: HolderView, *, after: str, by: str) -> t
             return ()
         case RunStatus.RUNNING if holder_view.is_alive:
             asked = PAUSE_STRENGTH.get(run.pending.pause_after or "", 0)
-            return () if asked >= PAUSE_STRENGTH[after] else (PauseRequested(after=after, by=by),)
+            return () if asked >= PAUSE_STRENGTH[after] else (ev.PauseRequested(after=after, by=by),)
         case RunStatus.RUNNING if run.pending.cancel_by is not None:
             return (claim_of(run, holder_view.asker), *requested_stop(run))
         case RunStatus.RUNNING:
@@ -144,7 +133,7 @@ def decide_pause(run: Run, holder_view: HolderView, *, after: str, by: str) -> t
 
 def decide_cancel(
     run: Run, holder_view: HolderView, *, by: str, reason: str = USER, detail: str = ""
-) -> tuple[Event, ...]:
+) -> tuple[ev.Event, ...]:
     """Cancel the run: through its holder if that is alive, else at once. `detail` is why, in free text."""
     detail = plain_text(detail, "the reason").strip()
     if len(detail) > DETAIL_CHARACTERS_MAX:
@@ -157,7 +146,7 @@ def decide_cancel(
         case RunStatus.COMPLETED:
             raise wrong_state(run, "cancelled", "it has finished")
         case RunStatus.RUNNING if holder_view.is_alive:
-            asked = CancelRequested(by=by, detail=detail, reason=reason)
+            asked = ev.CancelRequested(by=by, detail=detail, reason=reason)
             return () if run.pending.cancel_by is not None else (asked,)
         case RunStatus.RUNNING:
             return (claim_of(run, holder_view.asker), *cancelling(run, by=by, reason=reason, detail=detail))
@@ -165,9 +154,9 @@ def decide_cancel(
             return cancelling(run, by=by, reason=reason, detail=detail)
 
 
-def decide_dismiss(run: Run, holder_view: HolderView, *, by: str) -> tuple[Event, ...]:
+def decide_dismiss(run: Run, holder_view: HolderView, *, by: str) -> tuple[ev.Event, ...]:
     """Dismiss a run that has stopped; one whose holder died is stopped first."""
-    dismissed = RunDismissed(by=by)
+    dismissed = ev.RunDismissed(by=by)
     match run.status:
         case RunStatus.PAUSED | RunStatus.INTERRUPTED | RunStatus.FAILED:
             return () if run.is_dismissed else (dismissed,)
@@ -184,7 +173,7 @@ def decide_dismiss(run: Run, holder_view: HolderView, *, by: str) -> tuple[Event
 
 def decide_answer(
     run: Run, holder_view: HolderView, *, gate_id: str | None, answer: Answer, by: str
-) -> tuple[Event, ...]:
+) -> tuple[ev.Event, ...]:
     """Decide a gate. The first decision is the decision; saying the same again is no contradiction.
 
     Once the deadline has passed, its rule is the first, whether or not a process has applied it.
@@ -203,12 +192,12 @@ def decide_answer(
     return (decided,)
 
 
-def decide_woken(run: Run, holder_view: HolderView) -> tuple[Event, ...]:
+def decide_woken(run: Run, holder_view: HolderView) -> tuple[ev.Event, ...]:
     """Wake a run that still waits, if a deadline of its gates has expired or another branch is due."""
     return woken(run, holder_view.now_us) if run.status is RunStatus.WAITING else ()
 
 
-def decide_and_claim(run: Run, holder_view: HolderView, *, decide: Decide) -> tuple[Event, ...]:
+def decide_and_claim(run: Run, holder_view: HolderView, *, decide: Decide) -> tuple[ev.Event, ...]:
     """Decide a gate and claim the run that waited for it, in one append; no decision, no claim."""
     decided = tuple(decide(run, holder_view))
     if not decided or run.status is not RunStatus.WAITING:
@@ -250,7 +239,7 @@ def _gate(run: Run, gate_id: str | None) -> Gate:
     )
 
 
-def requested_stop(run: Run) -> tuple[Event, ...]:
+def requested_stop(run: Run) -> tuple[ev.Event, ...]:
     """What a pending request makes of any stop: a cancel first, then a pause, else nothing."""
     if run.pending.cancel_by is not None:
         asked = run.pending
@@ -262,21 +251,21 @@ def requested_stop(run: Run) -> tuple[Event, ...]:
     return ()
 
 
-def pausing(*, by: str | None) -> RunPaused:
+def pausing(*, by: str | None) -> ev.RunPaused:
     """A pause that a person asked for."""
-    return RunPaused(reason=OPERATOR, detail=f"asked by {by}")
+    return ev.RunPaused(reason=OPERATOR, detail=f"asked by {by}")
 
 
-def cancelling(run: Run, *, by: str, reason: str = USER, detail: str = "") -> tuple[Event, ...]:
+def cancelling(run: Run, *, by: str, reason: str = USER, detail: str = "") -> tuple[ev.Event, ...]:
     """Cancel a run: withdraw its gates, close its attempts, and say so, in one append."""
-    return (*closing(run, why="cancelled"), RunCancelled(reason=reason, by=by, detail=detail))
+    return (*closing(run, why="cancelled"), ev.RunCancelled(reason=reason, by=by, detail=detail))
 
 
-def closing(run: Run, *, why: str) -> tuple[Event, ...]:
+def closing(run: Run, *, why: str) -> tuple[ev.Event, ...]:
     """Withdraw every open gate and close every open attempt."""
     gates = tuple(GateWithdrawn(gate=name) for name, gate in run.gates.items() if gate.decided is None)
     attempts = tuple(
-        AttemptInterrupted(step=opened.step, attempt=opened.attempt, why=why)
+        ev.AttemptInterrupted(step=opened.step, attempt=opened.attempt, why=why)
         for opened in run.open_steps.values()
         if opened.state is AttemptState.OPEN
     )
@@ -393,7 +382,7 @@ STEERING_CHARACTERS_MAX = 10_000
 STEERING_PENDING_MAX = 20
 
 
-def decide_steer(run: Run, holder_view: HolderView, *, text: str, by: str) -> tuple[Event, ...]:
+def decide_steer(run: Run, holder_view: HolderView, *, text: str, by: str) -> tuple[ev.Event, ...]:
     """Give an instruction, as long as there will be a step to take it."""
     text = plain_text(text, "an instruction").strip()
     if not text:
@@ -413,4 +402,4 @@ def decide_steer(run: Run, holder_view: HolderView, *, text: str, by: str) -> tu
             f"run {run.id} has {STEERING_PENDING_MAX} instructions that no agent step has taken yet; "
             f"see `onward show {called(run.id)}` for what it waits for.",
         )
-    return (SteeringGiven(text=text, by=by),)
+    return (ev.SteeringGiven(text=text, by=by),)

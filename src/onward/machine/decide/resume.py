@@ -34,19 +34,9 @@ from onward.machine.plan.action import Stop
 from onward.machine.plan.branch import plan_branch, visited_too_often
 from onward.machine.plan.route import next_transition
 from onward.machine.reasons import CRASH, ContinuesAt, is_recoverable, reason_of
+from onward.model import events as ev
 from onward.model.call import CallFinished, CallStatus
 from onward.model.context import check_value
-from onward.model.events import (
-    Event,
-    Outcome,
-    PipelineChanged,
-    RunFailed,
-    RunInterrupted,
-    RunResumed,
-    StepFinished,
-    StepStatus,
-    WorkdirChanged,
-)
 from onward.model.ids import branch_of, called, node_of, place_of
 from onward.model.limits import VISITS, raised_visits
 from onward.model.run import AttemptState, OpenStep, Run, RunStatus
@@ -97,7 +87,7 @@ def decide_resume(
     request: ResumeRequest,
     *,
     changed_to: str | None = None,
-) -> tuple[Event, ...]:
+) -> tuple[ev.Event, ...]:
     """Resume a stopped run and claim it, or leave it queued; every check comes before the first event.
 
     `changed_to` is the hash of the definition that it continues with.
@@ -117,7 +107,7 @@ def decide_resume(
     stopped, from_node = _where(definition, run, request, holder_view.now_us)
     if from_node is None:
         _check_visits(definition, replace(run, max_visits=max(run.max_visits, visits)))
-    resumed = RunResumed(
+    resumed = ev.RunResumed(
         by=request.by,
         from_node=from_node,
         action=request.action,
@@ -150,18 +140,18 @@ def _check_visits(definition: Definition, run: Run) -> None:
     )
 
 
-def pipeline_changed(run: Run, changed_to: str | None, *, by: str) -> tuple[Event, ...]:
+def pipeline_changed(run: Run, changed_to: str | None, *, by: str) -> tuple[ev.Event, ...]:
     """The change to the definition that a person accepted, if it is another one."""
     if changed_to is None or changed_to == run.pipeline_hash:
         return ()
-    return (PipelineChanged(pipeline_hash=changed_to, before=run.pipeline_hash, by=by),)
+    return (ev.PipelineChanged(pipeline_hash=changed_to, before=run.pipeline_hash, by=by),)
 
 
-def _moved(run: Run, request: ResumeRequest) -> tuple[Event, ...]:
+def _moved(run: Run, request: ResumeRequest) -> tuple[ev.Event, ...]:
     """The change of the run's directory, if another one is asked for."""
     if request.workdir is None or request.workdir == run.workdir:
         return ()
-    return (WorkdirChanged(workdir=request.workdir, before=run.workdir, by=request.by),)
+    return (ev.WorkdirChanged(workdir=request.workdir, before=run.workdir, by=request.by),)
 
 
 def _only_prepares(run: Run, request: ResumeRequest) -> bool:
@@ -237,7 +227,7 @@ def _check_request(request: ResumeRequest) -> None:
         )
 
 
-def check_resumable(run: Run, holder_view: HolderView, request: ResumeRequest) -> tuple[Event, ...]:
+def check_resumable(run: Run, holder_view: HolderView, request: ResumeRequest) -> tuple[ev.Event, ...]:
     """Whether the status allows it. A running run with a dead holder counts as interrupted.
 
     A waiting run can continue when its wake time has come, and be prepared or cancelled always.
@@ -249,7 +239,7 @@ def check_resumable(run: Run, holder_view: HolderView, request: ResumeRequest) -
             if run.pending.cancel_by is not None and request.action != "abort":
                 why = f"{run.pending.cancel_by} asked to cancel it; `onward cancel {run.id}` does it now"
                 raise wrong_state(run, "resumed", why)
-            return (RunInterrupted(reason=CRASH, detail=_how_lost(holder_view)),)
+            return (ev.RunInterrupted(reason=CRASH, detail=_how_lost(holder_view)),)
         case RunStatus.WAITING:
             late = woken(run, holder_view.now_us)
             if not late and request.action != "abort" and not _only_prepares(run, request):
@@ -348,12 +338,12 @@ def _from_node(definition: Definition, run: Run, request: ResumeRequest) -> str 
     return run.stopped_step if reason_of(run.reason).continues_at is ContinuesAt.STOPPED else None
 
 
-def _skipped(definition: Definition, run: Run, stopped: OpenStep) -> StepFinished:
-    outcome = Outcome(status=StepStatus.SKIPPED, notes="skipped by a person")
+def _skipped(definition: Definition, run: Run, stopped: OpenStep) -> ev.StepFinished:
+    outcome = ev.Outcome(status=ev.StepStatus.SKIPPED, notes="skipped by a person")
     onward = next_transition(
         definition.graph, stopped.node, outcome, run.branches[branch_of(stopped.step)].context
     )
-    return StepFinished(
+    return ev.StepFinished(
         step=stopped.step, node=stopped.node, attempt=stopped.attempt, outcome=outcome, next=onward
     )
 
@@ -383,7 +373,7 @@ def past_no_way(
 def _check_way(definition: Definition, run: Run, may_retry: bool, now_us: int) -> None:
     """Refuse to continue only to stop at once for the same reason."""
     match plan_branch(definition, run, "", now_us):
-        case Stop((RunFailed(reason=reason, detail=detail),)) if reason == run.reason:
+        case Stop((ev.RunFailed(reason=reason, detail=detail),)) if reason == run.reason:
             raise _refused(run, detail.rstrip("."), may_retry=may_retry)
 
 

@@ -51,29 +51,18 @@ from onward.machine.plan.route import (
     unmet_gate,
     why_stuck,
 )
-from onward.model.events import (
-    Event,
-    GoalRedirected,
-    Outcome,
-    RunCompleted,
-    RunCreated,
-    RunFailed,
-    RunInterrupted,
-    StepRouted,
-    StepStarted,
-    StepStatus,
-)
+from onward.model import events as ev
 from onward.model.ids import child_run_id, derived_run_id, place, step_id
 from onward.model.run import AttemptState, Branch, Frozen, OpenStep, Run
 from onward.pipeline.branches import FAN_IN, PARALLEL
 from onward.pipeline.graph import Edge, Graph, Node
 from onward.pipeline.rules.attributes import DEFAULT_FIDELITY, FIDELITIES
 
-SUCCEEDED = Outcome(status=StepStatus.SUCCESS)
+SUCCEEDED = ev.Outcome(status=ev.StepStatus.SUCCESS)
 HOLDS_MAX = 20
 """How often in a row a run continues by itself after a provider asked to come back later."""
 # What a finished step can hand to a conditional node: it was not skipped, and it is not tried again.
-ROUTED = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value, StepStatus.FAIL.value)
+ROUTED = (ev.StepStatus.SUCCESS.value, ev.StepStatus.PARTIAL_SUCCESS.value, ev.StepStatus.FAIL.value)
 
 
 def has_arrived(definition: Definition, branch: Branch) -> bool:
@@ -89,7 +78,7 @@ def plan_branch(definition: Definition, run: Run, branch_id: str, now_us: int) -
     node = definition.graph.nodes.get(node_id)
     if node is None:
         detail = f"the pipeline no longer has node {node_id!r}; resume with --original or --from"
-        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
+        return stop_with(run, ev.RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
     visits = run.visits.get(place(node_id, branch_id), 0)
     if run.open_steps or run.gates:
         step = step_id(node_id, visits, branch_id)
@@ -113,24 +102,24 @@ def _after_last(definition: Definition, run: Run, branch_id: str) -> Action:
         )
     step, onward = last_step(run, branch_id), transition_now(definition, branch)
     if onward is not None:
-        return Append((StepRouted(step=step, next=onward),))
+        return Append((ev.StepRouted(step=step, next=onward),))
     detail = why_stuck(definition, run, branch_id)
-    return stop_with(run, RunFailed(reason=reasons.NO_WAY_ON, detail=detail, step=step))
+    return stop_with(run, ev.RunFailed(reason=reasons.NO_WAY_ON, detail=detail, step=step))
 
 
 def _end(definition: Definition, run: Run, *, ended_at: str = "") -> Action:
     """The exit, or a node without edges (`ended_at`): the run is completed unless a goal gate is unmet."""
     gate = unmet_gate(definition, run)
     if gate is None:
-        return Stop((RunCompleted(ended_at=ended_at),))
+        return Stop((ev.RunCompleted(ended_at=ended_at),))
     back = goal_transition(definition.graph, gate)
     if back is None:
         detail = f"goal gate {gate} ended as {run.outcomes[gate]} and has no retry_target"
-        return stop_with(run, RunFailed(reason=reasons.GOAL_UNMET, detail=detail, step=gate))
+        return stop_with(run, ev.RunFailed(reason=reasons.GOAL_UNMET, detail=detail, step=gate))
     if run.reroutes >= definition.max_reroutes:
         detail = f"goal gate {gate} is still unmet after {run.reroutes} redirects (max_reroutes)"
-        return stop_with(run, RunFailed(reason=reasons.GOAL_UNMET, detail=detail, step=gate))
-    return Append((GoalRedirected(gate=gate, next=back),))
+        return stop_with(run, ev.RunFailed(reason=reasons.GOAL_UNMET, detail=detail, step=gate))
+    return Append((ev.GoalRedirected(gate=gate, next=back),))
 
 
 def _enter(definition: Definition, run: Run, branch_id: str, node: Node, visits: int, now_us: int) -> Action:
@@ -140,7 +129,7 @@ def _enter(definition: Definition, run: Run, branch_id: str, node: Node, visits:
         return stop_with(run, too_often)
     if run.steps_finished >= definition.max_steps:
         detail = f"the run has finished {run.steps_finished} steps (max_steps)"
-        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
+        return stop_with(run, ev.RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
     if definition.restarts and run.branches[branch_id].edge in definition.restarts:
         return restart(definition, run, branch_id, node)
     rule = _RULES.get(definition.kind(node.id))
@@ -150,7 +139,7 @@ def _enter(definition: Definition, run: Run, branch_id: str, node: Node, visits:
     return Execute(_started(definition, run, branch_id, node, step, attempt=1))
 
 
-def visited_too_often(definition: Definition, run: Run, node: Node, visits: int) -> Event | None:
+def visited_too_often(definition: Definition, run: Run, node: Node, visits: int) -> ev.Event | None:
     """The stop of a run that may not visit the node once more; None if it may.
 
     What the pipeline says is a rule of it, and the run fails. Where it says nothing, a node that asks a model
@@ -163,12 +152,12 @@ def visited_too_often(definition: Definition, run: Run, node: Node, visits: int)
         return None
     if not is_own:
         detail = f"node {node.id} was visited {visits} times (max_visits)"
-        return RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail)
+        return ev.RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail)
     detail = (
         f"node {node.id} was visited {visits} times, and a run visits a node that asks a model no more often "
         "unless it is allowed to"
     )
-    return RunInterrupted(reason=reasons.LIMIT, detail=detail)
+    return ev.RunInterrupted(reason=reasons.LIMIT, detail=detail)
 
 
 def _continue(
@@ -188,7 +177,7 @@ def _continue(
             )
         case AttemptState.FAILED:
             detail, reason = f"step {opened.step}: {opened.reason}", opened.stop or reasons.STEP_FAILED
-            return stop_with(run, RunFailed(reason=reason, detail=detail, step=opened.step))
+            return stop_with(run, ev.RunFailed(reason=reason, detail=detail, step=opened.step))
         case AttemptState.OPEN if opened.token == run.token:
             raise AssertionError(f"{opened.step} is being executed under token {run.token}")
         case _:
@@ -209,7 +198,7 @@ def _in_doubt(run: Run, opened: OpenStep) -> Action:
         detail = f"step {opened.step} was cut off in {calls}, which must not be repeated blindly"
     if opened.state is not AttemptState.OPEN and opened.reason:
         detail += f": {opened.reason}"
-    return stop_with(run, RunInterrupted(reason=reasons.IN_DOUBT, detail=detail))
+    return stop_with(run, ev.RunInterrupted(reason=reasons.IN_DOUBT, detail=detail))
 
 
 def _held(
@@ -223,20 +212,20 @@ def _held(
     is_due = opened.retry_at_us is not None and opened.retry_at_us <= now_us
     if opened.held == RATE_LIMIT and not is_due:
         if opened.retry_at_us is None or opened.holds > HOLDS_MAX:
-            return stop_with(run, RunInterrupted(reason=reasons.RATE_LIMIT, detail=opened.reason))
+            return stop_with(run, ev.RunInterrupted(reason=reasons.RATE_LIMIT, detail=opened.reason))
         return Sleep(opened.retry_at_us, opened.step)
     if opened.held == LIMIT and not is_due:
         detail = f"step {opened.step}: {opened.reason}"
         return stop_with(
-            run, RunInterrupted(reason=reasons.LIMIT, detail=detail, wake_at_us=opened.retry_at_us)
+            run, ev.RunInterrupted(reason=reasons.LIMIT, detail=detail, wake_at_us=opened.retry_at_us)
         )
     return Execute(_started(definition, run, branch_id, node, opened.step, attempt=opened.attempt))
 
 
 def _started(
     definition: Definition, run: Run, branch_id: str, node: Node, step: str, *, attempt: int
-) -> StepStarted:
-    started = StepStarted(step=step, node=node.id, attempt=attempt, repeatable=node.repeatable)
+) -> ev.StepStarted:
+    started = ev.StepStarted(step=step, node=node.id, attempt=attempt, repeatable=node.repeatable)
     kind = definition.kind(node.id)
     if kind == AGENT:
         opened = run.open_steps.get(step)
@@ -280,7 +269,7 @@ def _pass_start(definition: Definition, run: Run, branch_id: str, node: Node, no
 def _pass_exit(definition: Definition, run: Run, branch_id: str, node: Node, now_us: int) -> Action:
     """Gates are judged before the exit counts as reached."""
     end = _end(definition, run)
-    if not (isinstance(end, Stop) and isinstance(end.events[0], RunCompleted)):
+    if not (isinstance(end, Stop) and isinstance(end.events[0], ev.RunCompleted)):
         return end
     return passed(run, branch_id, node, SUCCEEDED, None)
 
@@ -288,13 +277,13 @@ def _pass_exit(definition: Definition, run: Run, branch_id: str, node: Node, now
 def _pass_conditional(definition: Definition, run: Run, branch_id: str, node: Node, now_us: int) -> Action:
     """The outcome that came in goes out: a conditional node is where others' outcomes are routed."""
     branch = run.branches[branch_id]
-    came_in = branch.context.get("outcome", StepStatus.SUCCESS.value)
+    came_in = branch.context.get("outcome", ev.StepStatus.SUCCESS.value)
     if came_in not in ROUTED:
         detail = f"the context says outcome={came_in!r}, and {node.id} can route only {', '.join(ROUTED)}"
-        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
-    outcome = Outcome(status=StepStatus(came_in), preferred_label=branch.label)
+        return stop_with(run, ev.RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
+    outcome = ev.Outcome(status=ev.StepStatus(came_in), preferred_label=branch.label)
     onward = next_transition(definition.graph, node.id, outcome, branch.context)
-    if came_in == StepStatus.FAIL.value and not definition.graph.outgoing(node.id):
+    if came_in == ev.StepStatus.FAIL.value and not definition.graph.outgoing(node.id):
         return failed(run, f"a failure reached {node.id}, which has no edges")
     return passed(run, branch_id, node, outcome, onward)
 
@@ -380,18 +369,18 @@ def restart(definition: Definition, run: Run, branch_id: str, node: Node) -> Act
     """End the run here, unless this is a branch or has happened too often."""
     if branch_id:
         detail = f"the loop_restart edge to {node.id} is inside a parallel branch, which cannot end the run"
-        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
+        return stop_with(run, ev.RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
     if run.restarts >= definition.max_restarts:
         detail = f"loop_restart started {run.restarts} runs in a row (max_restarts)"
-        return stop_with(run, RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
+        return stop_with(run, ev.RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail))
     # Planning this again after a crash gives the same id, and finds the run that was created.
     step = next_step(run, node.id, branch_id)
     return Restart(node.id, derived_run_id(run.created_at_us, f"{run.id}/{step}"))
 
 
-def restarted(definition: Definition, run: Run, to: str, version: str) -> RunCreated:
+def restarted(definition: Definition, run: Run, to: str, version: str) -> ev.RunCreated:
     """The first event of the run that takes over: the same pipeline and policy, fresh counters."""
-    return RunCreated(
+    return ev.RunCreated(
         pipeline=run.pipeline,
         pipeline_hash=run.pipeline_hash,
         start_node=to,

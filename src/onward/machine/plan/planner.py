@@ -25,24 +25,8 @@ from onward.machine.plan.branch import has_arrived, plan_branch
 from onward.machine.plan.nodes import RESULTS
 from onward.machine.plan.route import MET, handled_failure, is_stuck
 from onward.machine.reasons import reason_of
+from onward.model import events as ev
 from onward.model.context import OUTCOME, PREFERRED_LABEL, FrozenMap, as_seen, same
-from onward.model.events import (
-    NOTHING_MERGED,
-    AttemptInterrupted,
-    BranchFinished,
-    Event,
-    Merged,
-    Outcome,
-    RunFailed,
-    RunInterrupted,
-    RunPaused,
-    RunQueued,
-    RunWaiting,
-    StepFinished,
-    StepStarted,
-    StepStatus,
-    Transition,
-)
 from onward.model.gate import GateWithdrawn
 from onward.model.ids import branch_of, place, step_of_gate
 from onward.model.run import AttemptState, Branch, Frozen, OpenStep, Parallel, Run
@@ -77,11 +61,11 @@ def _asked_to_stop(run: Run, stop_reason: str | None, now_us: int) -> Stop | Non
     return Stop(asked) if asked else None
 
 
-def _released(stop_reason: str, now_us: int) -> Event:
+def _released(stop_reason: str, now_us: int) -> ev.Event:
     """The run of a foreground process is paused; that of a worker is requeued."""
     if stop_reason == DRAIN:
-        return RunQueued(why="released by a worker that stops", wake_at_us=now_us)
-    return RunPaused(reason=stop_reason)
+        return ev.RunQueued(why="released by a worker that stops", wake_at_us=now_us)
+    return ev.RunPaused(reason=stop_reason)
 
 
 def _only_asks(run: Run) -> bool:
@@ -131,7 +115,7 @@ def _plan_branches(
     stopped = _asked_to_stop(run, stop_reason, now_us)
     if stopped is not None:
         return _when_ended(running, stopped, halt=run.pending.pause_after == "now")
-    stops: list[Event] = []
+    stops: list[ev.Event] = []
     sleep: Sleep | None = None
     deadline_us = next_deadline(run)
     fan_outs = {branch_id: parallel for parallel in run.parallels.values() for branch_id in parallel.branches}
@@ -165,12 +149,12 @@ def _plan_opened(definition: Definition, run: Run, branch_id: str, parallel: Par
     branch = run.branches[branch_id]
     ends = (None, parallel.join, definition.graph.exit_id)
     if branch.next_node in ends and not is_stuck(definition, branch):
-        status = run.outcomes.get(place(branch.previous, branch_id), StepStatus.SUCCESS.value)
-        return Append((BranchFinished(branch=branch_id, status=status, reason=branch.reason),))
+        status = run.outcomes.get(place(branch.previous, branch_id), ev.StepStatus.SUCCESS.value)
+        return Append((ev.BranchFinished(branch=branch_id, status=status, reason=branch.reason),))
     action = plan_branch(definition, run, branch_id, now_us)
     match action:
-        case Stop((RunFailed(reason=reason, detail=why),)) if reason_of(reason).ends_branch:
-            return Append((BranchFinished(branch=branch_id, status="fail", reason=why),))
+        case Stop((ev.RunFailed(reason=reason, detail=why),)) if reason_of(reason).ends_branch:
+            return Append((ev.BranchFinished(branch=branch_id, status="fail", reason=why),))
         case _:
             return action
 
@@ -191,14 +175,14 @@ def _enclosing(branch_id: str) -> Iterator[str]:
         branch_id = branch_id.rpartition("/")[0]
 
 
-def _stop_all(run: Run, stops: list[Event]) -> Action:
+def _stop_all(run: Run, stops: list[ev.Event]) -> Action:
     """No branch can continue. An open question is worth waiting for, whatever else has stopped.
 
     The run wakes when the first of its branches can continue by itself.
     """
-    timed = [event for event in stops if isinstance(event, RunWaiting | RunInterrupted)]
-    first = next((event for event in timed if isinstance(event, RunWaiting)), stops[0])
-    if isinstance(first, RunWaiting | RunInterrupted):
+    timed = [event for event in stops if isinstance(event, ev.RunWaiting | ev.RunInterrupted)]
+    first = next((event for event in timed if isinstance(event, ev.RunWaiting)), stops[0])
+    if isinstance(first, ev.RunWaiting | ev.RunInterrupted):
         first = replace(first, wake_at_us=_first(*(event.wake_at_us for event in timed)))
     return stop_with(run, first)
 
@@ -209,17 +193,17 @@ NO_MORE = Stop(())
 class Advance(Frozen, frozen=True):
     """What to write in one append, the run after it, and what to do then."""
 
-    events: list[Event]
+    events: list[ev.Event]
     run: Run
     action: Action
 
 
 def advance(
-    definition: Definition, run: Run, first: Sequence[Event], *, now_us: int, stop_reason: str | None
+    definition: Definition, run: Run, first: Sequence[ev.Event], *, now_us: int, stop_reason: str | None
 ) -> Advance:
     """Record `first`, then everything that follows from it without an effect."""
-    events: list[Event] = []
-    starts: list[StepStarted] = []
+    events: list[ev.Event] = []
+    starts: list[ev.StepStarted] = []
     # Nearly no run has open calls or gates, and to ask `with_lost_calls` takes longer than to ask here.
     for event in with_lost_calls(run, first) if run.open_calls or run.gates else first:
         run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
@@ -266,7 +250,7 @@ def join(definition: Definition, run: Run, running: Sequence[OpenStep]) -> Actio
     return None
 
 
-def branches_joined(definition: Definition, run: Run, step: str, merged: Merged) -> tuple[Event, ...]:
+def branches_joined(definition: Definition, run: Run, step: str, merged: ev.Merged) -> tuple[ev.Event, ...]:
     """The end of a fan-out whose branches' work was taken over; nothing if it is over already."""
     parallel = run.parallels.get(step)
     if parallel is None:
@@ -279,15 +263,15 @@ def _is_in(step: str, branch_ids: Sequence[str]) -> bool:
     return any(step.startswith(f"{branch_id}/") for branch_id in branch_ids)
 
 
-def _closed_inner(run: Run, parallel: Parallel) -> tuple[Event, ...]:
+def _closed_inner(run: Run, parallel: Parallel) -> tuple[ev.Event, ...]:
     """Close a fan-out inside a branch that lost, so that the branch itself can be closed."""
     going = [branch_id for branch_id in parallel.branches if not run.branches[branch_id].ended]
-    outcome = Outcome(status=StepStatus.SKIPPED, notes="its branch lost the race")
-    finished = StepFinished(step=parallel.step, node=parallel.node, attempt=1, outcome=outcome)
+    outcome = ev.Outcome(status=ev.StepStatus.SKIPPED, notes="its branch lost the race")
+    finished = ev.StepFinished(step=parallel.step, node=parallel.node, attempt=1, outcome=outcome)
     return (*_closed(run, going), finished)
 
 
-def _closed(run: Run, losers: Sequence[str]) -> tuple[Event, ...]:
+def _closed(run: Run, losers: Sequence[str]) -> tuple[ev.Event, ...]:
     """Close what is open in branches that lost, and end them."""
     gates = [
         GateWithdrawn(gate=name)
@@ -295,30 +279,30 @@ def _closed(run: Run, losers: Sequence[str]) -> tuple[Event, ...]:
         if gate.decided is None and branch_of(step_of_gate(name)) in losers
     ]
     attempts = [
-        AttemptInterrupted(step=name, attempt=step.attempt, why="another branch won")
+        ev.AttemptInterrupted(step=name, attempt=step.attempt, why="another branch won")
         for name, step in run.open_steps.items()
         if step.state is AttemptState.OPEN and branch_of(name) in losers
     ]
     ends = [
-        BranchFinished(branch=branch_id, status=CANCELLED, reason="another branch won")
+        ev.BranchFinished(branch=branch_id, status=CANCELLED, reason="another branch won")
         for branch_id in losers
     ]
     return (*gates, *attempts, *ends)
 
 
 def _finished(
-    definition: Definition, run: Run, parallel: Parallel, merged: Merged = NOTHING_MERGED
-) -> StepFinished:
+    definition: Definition, run: Run, parallel: Parallel, merged: ev.Merged = ev.NOTHING_MERGED
+) -> ev.StepFinished:
     branch_id = branch_of(parallel.step)
     parent = run.branches[branch_id]
     results = [_result(parallel, name, run.branches[name], parent.context) for name in parallel.branches]
     status = _status(parallel, [result["status"] for result in results])
-    if merged.conflicts and status is StepStatus.SUCCESS:
-        status = StepStatus.PARTIAL_SUCCESS
-    reason = "no branch succeeded" if status is StepStatus.FAIL else ""
-    outcome = Outcome(status=status, failure_reason=reason)
+    if merged.conflicts and status is ev.StepStatus.SUCCESS:
+        status = ev.StepStatus.PARTIAL_SUCCESS
+    reason = "no branch succeeded" if status is ev.StepStatus.FAIL else ""
+    outcome = ev.Outcome(status=status, failure_reason=reason)
     changes = {RESULTS: results, **_conflicts(run, branch_id, merged)}
-    return StepFinished(
+    return ev.StepFinished(
         step=parallel.step,
         node=parallel.node,
         attempt=1,
@@ -329,17 +313,17 @@ def _finished(
     )
 
 
-def _conflicts(run: Run, branch_id: str, merged: Merged) -> dict[str, Any]:
+def _conflicts(run: Run, branch_id: str, merged: ev.Merged) -> dict[str, Any]:
     """What the context says about conflicts between branches; nothing if there never were any."""
     if not merged.conflicts and CONFLICTS not in run.branches[branch_id].context:
         return {}
     return {CONFLICTS: [{"branch": c.branch, "files": list(c.files)} for c in merged.conflicts]}
 
 
-def _status(parallel: Parallel, statuses: Sequence[str]) -> StepStatus:
+def _status(parallel: Parallel, statuses: Sequence[str]) -> ev.StepStatus:
     if parallel.policy == FIRST_SUCCESS:
-        return StepStatus.SUCCESS if any(status in MET for status in statuses) else StepStatus.FAIL
-    return StepStatus.PARTIAL_SUCCESS if "fail" in statuses else StepStatus.SUCCESS
+        return ev.StepStatus.SUCCESS if any(status in MET for status in statuses) else ev.StepStatus.FAIL
+    return ev.StepStatus.PARTIAL_SUCCESS if "fail" in statuses else ev.StepStatus.SUCCESS
 
 
 def _result(parallel: Parallel, branch_id: str, branch: Branch, before: FrozenMap[Any]) -> dict[str, Any]:
@@ -363,11 +347,11 @@ def _result(parallel: Parallel, branch_id: str, branch: Branch, before: FrozenMa
 
 
 def _onward(
-    definition: Definition, parallel: Parallel, outcome: Outcome, context: Mapping[str, Any]
-) -> Transition | None:
+    definition: Definition, parallel: Parallel, outcome: ev.Outcome, context: Mapping[str, Any]
+) -> ev.Transition | None:
     """The edges of a fan-out are its branches: it continues at the join, or where a failure leads."""
-    join = None if parallel.join is None else Transition(to=parallel.join, reason="join")
-    if outcome.status is not StepStatus.FAIL:
+    join = None if parallel.join is None else ev.Transition(to=parallel.join, reason="join")
+    if outcome.status is not ev.StepStatus.FAIL:
         return join
     node = definition.graph.nodes.get(parallel.node)
     if node is None:

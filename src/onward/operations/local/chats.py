@@ -20,21 +20,7 @@ from onward.clock import Clock
 from onward.engine.engine import Engine
 from onward.engine.journal import Journal
 from onward.errors import ChatNotFound, HistoryCorrupt, InvalidInput, RunNotFound
-from onward.model.chat import (
-    RUN_CHATS,
-    Chunk,
-    ChunkKind,
-    Heard,
-    Intake,
-    IntakeState,
-    Message,
-    Part,
-    Wish,
-    chat_of_run,
-    facts_of,
-    read_reading,
-    text_of,
-)
+from onward.model import chat as chats
 from onward.model.ids import node_of
 from onward.model.run import RunStatus
 from onward.model.settings import ChatSettings
@@ -47,17 +33,7 @@ from onward.store.port.runs import read_cursor, write_cursor
 from onward.store.port.store import Store
 
 if TYPE_CHECKING:
-    from onward.replies.chats import (
-        ChatList,
-        ChatListed,
-        ChatPage,
-        ChatRunShown,
-        MessagePiece,
-        MessageSent,
-        MessageShown,
-        MessageWaiting,
-        PartShown,
-    )
+    from onward.replies import chats as chat_shapes
 
 POLL_S = 0.1
 
@@ -75,7 +51,7 @@ class LocalMessages(msgspec.Struct, frozen=True):
     store: Store
     clock: Clock
 
-    async def list_messages(self, request: ListMessages) -> list[MessageShown]:
+    async def list_messages(self, request: ListMessages) -> list[chat_shapes.MessageShown]:
         """Messages in the order in which they began, each with what it says so far."""
         place = await self._place(request.of)
         query = MessageQuery(chat=place.chat) if place.run_id is None else MessageQuery(run_id=place.run_id)
@@ -84,10 +60,10 @@ class LocalMessages(msgspec.Struct, frozen=True):
 
     async def read_messages(
         self, request: ReadMessages, *, stop: asyncio.Event | None = None
-    ) -> AsyncGenerator[MessagePiece]:
+    ) -> AsyncGenerator[chat_shapes.MessagePiece]:
         """Pieces of messages as they come; `stop` ends a wait for more."""
         place, stop, cursor = await self._place(request.of), stop or asyncio.Event(), request.after
-        known: dict[str, Message] = {}
+        known: dict[str, chats.Message] = {}
         while True:
             # Asked before reading, so that what was said last is read once more.
             is_over = not request.follow or await self._is_over(place)
@@ -105,7 +81,7 @@ class LocalMessages(msgspec.Struct, frozen=True):
     async def _is_over(self, place: _MessagesWanted) -> bool:
         return place.run_id is not None and await has_stopped(self.store, self.clock, place.run_id)
 
-    async def _know(self, known: dict[str, Message], heard: Sequence[Heard]) -> None:
+    async def _know(self, known: dict[str, chats.Message], heard: Sequence[chats.Heard]) -> None:
         """Look up the messages that are new."""
         new = {one.message for one in heard} - known.keys()
         if new:
@@ -115,28 +91,28 @@ class LocalMessages(msgspec.Struct, frozen=True):
 
     async def _place(self, of: str) -> _MessagesWanted:
         """The run or the chat of a name. A run's messages are in the chat it was given, or in its own."""
-        if of.startswith(RUN_CHATS) or await self._is_chat(of):
+        if of.startswith(chats.RUN_CHATS) or await self._is_chat(of):
             return _MessagesWanted(of)
         try:
             run_id = (await find_run(self.store.runs, of)).row.id
         except RunNotFound as missing:
             raise ChatNotFound(of, missing.near) from None
         run = (await Journal(self.store.log, self.clock).load(run_id)).run
-        return _MessagesWanted(run.chat or chat_of_run(run_id), run_id)
+        return _MessagesWanted(run.chat or chats.chat_of_run(run_id), run_id)
 
     async def _is_chat(self, name: str) -> bool:
         return name in await self.store.messages.positions([name])
 
 
-def _piece(one: Heard, about: Message) -> MessagePiece:
-    parts: list[PartShown] = []
+def _piece(one: chats.Heard, about: chats.Message) -> chat_shapes.MessagePiece:
+    parts: list[chat_shapes.PartShown] = []
     state: str | None = None
-    if isinstance(one, Chunk):
+    if isinstance(one, chats.Chunk):
         kind, text = one.kind.value, one.text
-        if one.kind is ChunkKind.START or one.kind is ChunkKind.END:
-            text, state = "", one.text if one.kind is ChunkKind.END else None
+        if one.kind is chats.ChunkKind.START or one.kind is chats.ChunkKind.END:
+            text, state = "", one.text if one.kind is chats.ChunkKind.END else None
     else:
-        kind, text, parts, state = "reset", text_of(one.parts), _parts(one.parts), one.state.value
+        kind, text, parts, state = "reset", chats.text_of(one.parts), _parts(one.parts), one.state.value
     return {
         "position": one.position,
         "message": one.message,
@@ -154,11 +130,11 @@ def _piece(one: Heard, about: Message) -> MessagePiece:
     }
 
 
-def _parts(parts: Iterable[Part]) -> list[PartShown]:
+def _parts(parts: Iterable[chats.Part]) -> list[chat_shapes.PartShown]:
     return [{"kind": part.kind.value, "text": part.text} for part in parts]
 
 
-def shown_message(one: Message, parts: Sequence[Part]) -> MessageShown:
+def shown_message(one: chats.Message, parts: Sequence[chats.Part]) -> chat_shapes.MessageShown:
     """A message as it is shown."""
     return {
         "id": one.id,
@@ -175,7 +151,7 @@ def shown_message(one: Message, parts: Sequence[Part]) -> MessageShown:
         "ended_at": instant(one.ended_at_us),
         "first_position": one.first_position,
         "last_position": one.last_position,
-        "text": text_of(parts),
+        "text": chats.text_of(parts),
         "parts": _parts(parts),
     }
 
@@ -199,11 +175,11 @@ class LocalChats(msgspec.Struct, frozen=True):
     clock: Clock
     settings: ChatSettings
 
-    async def send_message(self, request: SendMessage) -> MessageSent:
+    async def send_message(self, request: SendMessage) -> chat_shapes.MessageSent:
         """Store what a user says in a chat, and do what follows from it."""
         if request.fresh and request.resume:
             raise InvalidInput("a message starts anew or resumes; say only one of fresh and resume.")
-        wish = Wish.FRESH if request.fresh else Wish.RESUME if request.resume else Wish.NONE
+        wish = chats.Wish.FRESH if request.fresh else chats.Wish.RESUME if request.resume else chats.Wish.NONE
         sent = NewMessage(
             chat=request.chat,
             text=request.text,
@@ -219,9 +195,9 @@ class LocalChats(msgspec.Struct, frozen=True):
         if is_repeat and await self._is_behind_the_dead(intake):
             await self.engine.sweep()
             intake, _ = await dispatcher.send(sent)
-        is_done = intake.state is IntakeState.DONE and intake.outcome is not None
+        is_done = intake.state is chats.IntakeState.DONE and intake.outcome is not None
         waits = not is_done and bool(intake.behind)
-        is_read = waits and read_reading(intake.reading).asked == intake.behind
+        is_read = waits and chats.read_reading(intake.reading).asked == intake.behind
         return {
             "chat": intake.chat,
             "message": intake.message,
@@ -233,21 +209,21 @@ class LocalChats(msgspec.Struct, frozen=True):
             "is_being_read": is_read,
         }
 
-    async def _is_behind_the_dead(self, intake: Intake) -> bool:
+    async def _is_behind_the_dead(self, intake: chats.Intake) -> bool:
         """Whether a message waits for a run whose process is gone: no worker may be there to notice."""
-        if intake.state is IntakeState.DONE or not intake.behind:
+        if intake.state is chats.IntakeState.DONE or not intake.behind:
             return False
         found = await self.engine.store.runs.find(intake.behind)
         return any(one.holder is not None and not one.holder.is_alive for one in found)
 
-    async def list_chats(self, request: ListChats) -> ChatList:
+    async def list_chats(self, request: ListChats) -> chat_shapes.ChatList:
         """Chats, newest first."""
         before = None if request.cursor is None else read_cursor(request.cursor, _ChatPlace).n
         found = await self.engine.store.intakes.list_chats(before=before, limit=request.limit)
         cursor = write_cursor(_ChatPlace(found[-1].n)) if found and len(found) == request.limit else None
         return {"chats": [await self._listed(row) for row in found], "cursor": cursor}
 
-    async def show_chat(self, request: ShowChat) -> ChatPage:
+    async def show_chat(self, request: ShowChat) -> chat_shapes.ChatPage:
         """A chat with its newest runs, what was said last, and what waits."""
         store = self.engine.store
         row = await store.intakes.find_chat(request.chat)
@@ -270,7 +246,7 @@ class LocalChats(msgspec.Struct, frozen=True):
             "waiting": [await self._waiting(one) for one in await self._open(request.chat)],
         }
 
-    async def _listed(self, row: ChatRow) -> ChatListed:
+    async def _listed(self, row: ChatRow) -> chat_shapes.ChatListed:
         runs = await runs_of(self.engine, row.id, EVERY)
         newest = known_row(runs[0].row, runs[0].holder) if runs else None
         return {
@@ -284,21 +260,21 @@ class LocalChats(msgspec.Struct, frozen=True):
             "waiting": len(await self._open(row.id)),
         }
 
-    async def _open(self, chat: str) -> Sequence[Intake]:
+    async def _open(self, chat: str) -> Sequence[chats.Intake]:
         return await self.engine.store.intakes.list(chat, is_open=True, limit=WAITING_MAX)
 
-    async def _waiting(self, intake: Intake) -> MessageWaiting:
+    async def _waiting(self, intake: chats.Intake) -> chat_shapes.MessageWaiting:
         content = await self.engine.store.messages.content(intake.message) or ()
         return {
             "message": intake.message,
-            "text": text_of(content),
+            "text": chats.text_of(content),
             "said_by": intake.said_by,
             "wish": intake.wish.value,
             "behind": intake.behind or None,
             "said_at": instant(intake.at_us),
         }
 
-    async def _run(self, run_id: str) -> ChatRunShown | None:
+    async def _run(self, run_id: str) -> chat_shapes.ChatRunShown | None:
         """A run of the chat; None if it was deleted since, or its log is damaged."""
         try:
             folded = await self.engine.journal.load(run_id)
@@ -308,7 +284,7 @@ class LocalChats(msgspec.Struct, frozen=True):
             log.warning("run %s of a chat is left out: %s", run_id, error)
             return None
         state = await run_state(self.engine.store, folded, self.clock.now_us())
-        facts = facts_of(folded.run)
+        facts = chats.facts_of(folded.run)
         done = {node_of(at) for at, status in folded.run.outcomes.items() if status == "success"}
         return {
             **state,
