@@ -52,6 +52,9 @@ async def test_several_events_of_one_append_stand_together(store: Store) -> None
 async def test_a_log_can_be_read_in_parts(store: Store, limit: int) -> None:
     run = await stepped(store, await held(store), times=3)
     whole, parts = await log_of(store, run.id), list[StoredEvent]()
+    kinds = [record.kind for record in whole]
+    for kind in {*kinds}:
+        assert len(await store.log.bodies(run.id, kind)) == kinds.count(kind)
     while part := await store.log.read(run.id, after=parts[-1].seq if parts else 0, limit=limit):
         assert len(part) <= limit
         parts.extend(part)

@@ -113,6 +113,8 @@ async def test_limits_hold_across_fork_points(store: Store, limit: int) -> None:
     whole = await log_of(store, run.id)
     for after in range(len(whole) + 1):
         assert await store.log.read(run.id, after=after, limit=limit) == whole[after : after + limit]
+    for kind in {record.kind for record in whole}:
+        assert await store.log.bodies(run.id, kind) == [one.body for one in whole if one.kind == kind]
 
 
 async def test_a_request_to_a_fork_is_shown_the_log_across_its_fork_point(store: Store) -> None:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused, RunNotFound, StaleHistory
 from onward.host import HostIdentity, host_identity
-from onward.model.events import RunClaimed, RunFailed
+from onward.model.events import PauseRequested, RunClaimed, RunFailed
 from onward.model.run import FOLD_VERSION
 from onward.store.owner import owner_label, owner_proof
 from onward.store.port.leases import Holder
@@ -184,6 +184,22 @@ async def test_the_servers_clock_ends_a_lease(postgres_ready_url: str) -> None:
     await store.leases.renew([run.lease])
     assert await is_alive(store, run.id)
     await store.close()
+
+
+async def test_a_holder_hears_at_once_of_a_request_to_its_run(
+    store: PostgresStore, postgres_ready_url: str
+) -> None:
+    """Design §16: by a notice, and not at the next heartbeat; requests to runs of others are not heard."""
+    mine = await held(store)
+    news = store.leases.news
+    await news.wait()  # it listens by now
+    other = await PostgresStore.open(postgres_ready_url)
+    news.clear()
+    await requested(other, await held(other), PauseRequested(after="step", by="pat"))
+    assert not news.is_set()
+    await requested(other, mine, PauseRequested(after="step", by="pat"))
+    await news.wait()
+    await other.close()
 
 
 async def test_a_store_says_how_long_and_how_often(store: PostgresStore) -> None:

@@ -6,6 +6,7 @@ the database next then believes that it is alone, and deletes the log to which a
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 
 from onward.errors import StoreGone
 from onward.store.sqlite.adapter import SqliteStore
-from tests.conformance.drafts import created, held, log_of, stepped
+from tests.conformance.drafts import created, held, log_of, queued, stepped
 
 pytestmark = [
     pytest.mark.anyio,
@@ -40,6 +41,24 @@ def visit(path: Path, run_id: str, make: int = 0) -> int:
     """Open the database in another process, make runs, close it; how many events of the run it has seen."""
     command = [sys.executable, "-c", VISIT, str(path), run_id, str(make)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+async def test_a_run_that_becomes_due_is_heard_of_by_every_process_at_the_file(tmp_path: Path) -> None:
+    """A worker need not wait for its next look; a run that is due later does not hide one that is due now."""
+    path = tmp_path / "onward.db"
+    stores = [SqliteStore(str(path)) for _ in range(2)]
+    await queued(stores[0], "later", wait_us=10**12)
+    heard = [asyncio.Event(), asyncio.Event()]
+    unwatch = [await store.watch(event.set) for store, event in zip(stores, heard, strict=True)]
+    for number, store in enumerate(stores):
+        await queued(store, f"now-{number}")
+        for event in heard:
+            await event.wait()
+            event.clear()
+    for stop in unwatch:
+        await stop()
+    for store in stores:
+        await store.close()
 
 
 def look_with_another_library(path: Path) -> None:

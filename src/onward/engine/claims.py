@@ -395,9 +395,10 @@ class LeaseKeeper:
     # -- renewing ------------------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        never, wait_s = asyncio.Event(), self._leases.heartbeat_s
+        news, wait_s = self._leases.news, self._leases.heartbeat_s
         while True:
-            await self._clock.wait_s(wait_s, never)
+            await self._clock.wait_s(wait_s, news)
+            news.clear()
             holds = list(self._holds.values())
             try:
                 asked_s, heads = await self._ask(holds)

@@ -39,7 +39,7 @@ class LocalLists(msgspec.Struct, frozen=True):
         is_asked = any(one.row.status is RunStatus.QUEUED for one in found)
         workers = await self.store.workers.read() if is_asked else ()
         runs = [await self._listed(one, workers, completed=request.completed) for one in found]
-        is_full = request.run is None and len(found) == request.limit
+        is_full = request.run is None and found and len(found) == request.limit
         cursor = found[-1].cursor if is_full else None
         return {"runs": runs, "older": await self._older(request, len(runs)), "cursor": cursor}
 
@@ -73,7 +73,7 @@ class LocalLists(msgspec.Struct, frozen=True):
         """The inbox: open questions of all runs, oldest first. One query."""
         query = port.GateQuery(request.pipeline, after=request.cursor, limit=request.limit)
         found = await self.store.gates.open(query)
-        cursor = port.gate_cursor(found[-1]) if len(found) == request.limit else None
+        cursor = port.gate_cursor(found[-1]) if found and len(found) == request.limit else None
         return {"gates": [_view_gate_row(row) for row in found], "cursor": cursor}
 
     async def run_gates(self, request: requests.RunGates) -> list[run_shapes.GateShown]:

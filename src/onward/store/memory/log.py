@@ -103,6 +103,10 @@ class MemoryLog:
         stored = self._state.runs.get(run_id)
         return None if stored is None else self._loaded(stored, fold_version)
 
+    async def bodies(self, run_id: str, kind: str) -> Sequence[str]:
+        records = self._state.records(run_id, 0) if run_id in self._state.runs else []
+        return [record.body for record in records if record.kind == kind]
+
     async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[logs.StoredEvent]:
         return self._state.records(run_id, after)[:limit] if run_id in self._state.runs else []
 

@@ -6,6 +6,7 @@ writer.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -166,6 +167,10 @@ class MemoryLeases:
     @property
     def heartbeat_s(self) -> float:
         return HEARTBEAT_S
+
+    @property
+    def news(self) -> asyncio.Event:
+        return asyncio.Event()  # nothing tells; the heartbeat is quick instead
 
     async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
         heads: dict[str, int] = {}

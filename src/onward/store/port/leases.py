@@ -7,6 +7,7 @@ that can be alive.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -47,6 +48,14 @@ class Leases(Protocol):
     @property
     def heartbeat_s(self) -> float:
         """How often to call `renew`: often enough to keep the lease and to learn of requests."""
+        ...
+
+    @property
+    def news(self) -> asyncio.Event:
+        """Set when another process may have written to a run that this one holds: call `renew` at once.
+
+        It may be set too often, and it may miss some.
+        """
         ...
 
     async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:

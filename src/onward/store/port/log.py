@@ -212,6 +212,10 @@ class RunLog(Protocol):
         """A run's state as one consistent read, or None if there is no such run."""
         ...
 
+    async def bodies(self, run_id: str, kind: str) -> Sequence[str]:
+        """The run's events of one kind as JSON, in order, without the large values that they name."""
+        ...
+
     async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[StoredEvent]:
         """Events after `after`, in order, from the run's own log and the logs it was forked from."""
         ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Self
 
 from onward.clock import Clock, SystemClock
@@ -20,7 +21,7 @@ from onward.store.postgres.leases import PostgresEffects, PostgresLeases, Postgr
 from onward.store.postgres.limits import PostgresLimits
 from onward.store.postgres.log import PostgresLog, PostgresWriter
 from onward.store.postgres.messages import PostgresIntakes, PostgresMessages
-from onward.store.postgres.pool import Listener, Pool, Server, Wire
+from onward.store.postgres.pool import CONTROL, DUE, Listener, Pool, Server, Wire
 from onward.store.postgres.retention import (
     PostgresBackfill,
     PostgresBlobs,
@@ -64,7 +65,7 @@ class PostgresStore:
         writer = PostgresWriter(now_us, owner.lease_us)
         self.limits = PostgresLimits(shared, owner, writer.warnings)
         self.log = PostgresLog(self._appending, self._charging, shared, owner, writer)
-        self.leases = PostgresLeases(self._renewing, owner, lease_s)
+        self.leases = PostgresLeases(self._renewing, owner, lease_s, partial(Listener, self._server, CONTROL))
         self.workers = PostgresWorkers(shared, owner)
         self.runs = PostgresRuns(shared, owner)
         self.gates = PostgresGates(shared)
@@ -105,7 +106,7 @@ class PostgresStore:
         return store
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
-        listener = Listener(self._server, on_due)
+        listener = Listener(self._server, DUE, lambda _: on_due())
         await listener.start()
         return listener.stop
 
@@ -113,6 +114,7 @@ class PostgresStore:
         return await self._appending.use(lambda wire: check_database(wire, self._clock))
 
     async def close(self) -> None:
+        await self.leases.stop_listening()
         # No other process needs to wait for our leases to end; if we cannot end them any more, they expire.
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(CLOSE_S_MAX):

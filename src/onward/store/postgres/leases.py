@@ -7,6 +7,7 @@ sent again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from onward.clock import SystemIds
@@ -16,7 +17,7 @@ from onward.model.row import Offer, RegisteredWorker
 from onward.store import rows
 from onward.store.owner import Holdings, owner_name, owner_proof
 from onward.store.port.leases import Effect, Lease
-from onward.store.postgres.pool import Pool, Rows
+from onward.store.postgres.pool import Listener, Pool, Rows
 from onward.store.postgres.statements import UNSYNCED, Call, call, numbers, texts
 
 
@@ -45,11 +46,19 @@ def is_owner_alive(owner: str, *, is_expired: bool) -> bool:
     return is_process_gone(identity) is not True
 
 
+Listening = Callable[[Callable[[str], None]], Listener]
+"""Makes what hears of requests to runs; it is called with the run of each."""
+
+
 class PostgresLeases:
     """The leases of this process at one database."""
 
-    def __init__(self, renewing: Pool, ownership: PostgresOwnership, lease_s: float) -> None:
+    def __init__(
+        self, renewing: Pool, ownership: PostgresOwnership, lease_s: float, listening: Listening
+    ) -> None:
         self._renewing, self._ownership, self._lease_s = renewing, ownership, lease_s
+        self._listening, self._news = listening, asyncio.Event()
+        self._listener: Listener | None = None
 
     @property
     def owner(self) -> str:
@@ -62,6 +71,23 @@ class PostgresLeases:
     @property
     def heartbeat_s(self) -> float:
         return self._lease_s / 3
+
+    @property
+    def news(self) -> asyncio.Event:
+        if self._listener is None:  # a process that holds nothing needs no connection for it
+            self._listener = self._listening(self._hear)
+            self._listener.begin()
+        return self._news
+
+    def _hear(self, run_id: str) -> None:
+        if not run_id or run_id in self._ownership.runs:
+            self._news.set()
+
+    async def stop_listening(self) -> None:
+        """Hear nothing any more of what others write."""
+        if self._listener is not None:
+            await self._listener.stop()
+            self._listener = None
 
     async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
         return await self._renew(leases, self._ownership.now_us(), self._ownership.lease_us)

@@ -44,6 +44,7 @@ from onward.store.postgres.read import (
     find_due,
     inherited_snapshot,
     name_damaged_event,
+    read_bodies,
     read_records,
     read_tail,
     snapshot_call,
@@ -129,7 +130,11 @@ class PostgresLog:
         )
         if write is None:
             return logs.Controlled(position), None
-        (refusal,) = await self._writer.write(wire, [Member(write, (owner, token), append_id)], COMMIT)
+        # Its holder would learn of this at the next heartbeat, which may be seconds away.
+        notices = () if owner is None else (call("control_notify", run_id=run_id),)
+        (refusal,) = await self._writer.write(
+            wire, [Member(write, (owner, token), append_id)], *notices, COMMIT
+        )
         if refusal is not None:
             raise refusal
         return logs.Controlled(write.head), write
@@ -207,6 +212,9 @@ class PostgresLog:
         is_cut, is_due = position.seq - after > logs.TAIL_MAX, bool(found[0][-2])
         tail = () if is_cut else await read_tail(wire, run_id, after, position.seq, own)
         return logs.Loaded(row, position, listed.holder, snapshot, tail, is_cut, is_due)
+
+    async def bodies(self, run_id: str, kind: str) -> Sequence[str]:
+        return await self._connections.use(lambda wire: read_bodies(wire, run_id, kind))
 
     async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[logs.StoredEvent]:
         return await self._connections.use(lambda wire: read_records(wire, run_id, after, limit=limit))

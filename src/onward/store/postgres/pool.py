@@ -388,20 +388,30 @@ class Server(msgspec.Struct):
 LISTEN_RETRY_S = 1.0
 
 
-class Listener:
-    """Calls `on_due` at every notice, as long as it is started, reconnecting when it must."""
+DUE, CONTROL = b"LISTEN onward_due", b"LISTEN onward_control"
 
-    def __init__(self, server: Server, on_due: Callable[[], None]) -> None:
-        self._server, self._on_due = server, on_due
+
+class Listener:
+    """Calls `on_notice` with every notice of a channel while it is started, reconnecting when it must.
+
+    A notice may have been missed whenever it is connected anew: it is then called with an empty text.
+    """
+
+    def __init__(self, server: Server, listen: bytes, on_notice: Callable[[str], None]) -> None:
+        self._server, self._statement, self._on_notice = server, listen, on_notice
         self._task: asyncio.Task[None] | None = None
         self._is_clear = asyncio.Event()
 
     async def start(self) -> None:
         """Return when notices are heard, or when it is clear that they are not, for now."""
-        self._task = asyncio.create_task(self._listen())
-        self._server.connected.append(self)
+        self.begin()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._is_clear.wait(), LISTEN_RETRY_S)
+
+    def begin(self) -> None:
+        """Start, and do not wait for it."""
+        self._task = asyncio.create_task(self._listen())
+        self._server.connected.append(self)
 
     async def stop(self) -> None:
         """Hear nothing any more."""
@@ -423,9 +433,9 @@ class Listener:
                     if session.is_pooled:
                         self._is_clear.set()
                         return
-                    await session.execute(b"LISTEN onward_due")
+                    await session.execute(self._statement)
                     self._is_clear.set()
-                    self._on_due()  # what came before this was not heard
-                    async for _ in session.notifies():
-                        self._on_due()
+                    self._on_notice("")  # what came before this was not heard
+                    async for notice in session.notifies():
+                        self._on_notice(notice.payload)
             await asyncio.sleep(LISTEN_RETRY_S)

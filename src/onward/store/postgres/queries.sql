@@ -277,6 +277,12 @@ SELECT hash
 FROM event
 WHERE run_id = :run_id AND seq = :seq;
 
+-- event_bodies --
+SELECT body
+FROM event
+WHERE run_id = :run_id AND seq <= :upto AND kind = :kind
+ORDER BY seq;
+
 -- event_read --
 SELECT run_id, seq, kind, v, at_us, token, body, hash, refs
 FROM event
@@ -852,6 +858,9 @@ SELECT {run_columns}, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM run
 WHERE owner IS NOT NULL;
+
+-- control_notify --
+SELECT pg_notify('onward_control', :run_id)::text;
 
 -- due_notify --
 SELECT pg_notify('onward_due', '')::text;

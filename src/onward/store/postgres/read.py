@@ -34,6 +34,16 @@ async def read_records(
     return [*shared, *await with_values(wire, own[: limit - len(shared)])]
 
 
+async def read_bodies(wire: Wire, run_id: str, kind: str, upto: int = UNLIMITED) -> Sequence[str]:
+    """The events of one kind; below a run's fork point they are its parent's."""
+    own, forks = await wire.run(
+        call("event_bodies", run_id=run_id, upto=upto, kind=kind), call("run_fork", id=run_id)
+    )
+    parent, parent_seq = fork_of(forks)
+    shared = await read_bodies(wire, parent, kind, min(upto, parent_seq)) if parent else ()
+    return [*shared, *(body for (body,) in own)]
+
+
 async def _events(wire: Wire, run_id: str, after: int, upto: int, limit: int) -> Sequence[Rows]:
     """The run's own events, and where it was forked."""
     calls = events_call(run_id, after, upto, limit), call("run_fork", id=run_id)

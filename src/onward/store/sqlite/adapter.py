@@ -5,13 +5,16 @@ With it are what concerns the whole database: which one the file is, and what `o
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import apsw
 
 from onward.clock import Clock, SystemClock
+from onward.errors import StoreError
 from onward.model.ids import Identity
 from onward.store.owner import exposed_files
 from onward.store.port.store import Unwatch
@@ -33,6 +36,8 @@ from onward.store.sqlite.statements import one
 from onward.store.sqlite.transaction import Transactions
 
 BUSY_S_MAX = 30.0
+WATCH_S = 0.1
+"""How often to look whether a run has become due by what this or another process wrote."""
 LEASE_S = 60.0
 
 
@@ -81,12 +86,30 @@ class SqliteStore:
         self.backfill = SqliteBackfill(database)
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
-        """Nothing tells one process of another's write to a file; a worker looks often instead."""
+        """Look often whether something was written: nothing tells a process of others' writes to a file."""
+        watching = asyncio.create_task(self._watch(on_due))
 
         async def unwatch() -> None:
-            return None
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
 
         return unwatch
+
+    async def _watch(self, on_due: Callable[[], None]) -> None:
+        written, newest = (0, 0), 0
+        while True:
+            with suppress(StoreError):  # out of reach; the worker says so when it looks
+                found = await self._database.look(_written)
+                if found != written:
+                    written, before = found, newest
+                    newest = await self._database.look(self._newest_due)
+                    if newest > before:
+                        on_due()
+            await asyncio.sleep(WATCH_S)
+
+    def _newest_due(self, db: apsw.Connection) -> int:
+        (newest,) = one(db, "run_newest_due", now_us=self._ownership.now_us()) or (0,)
+        return int(newest)
 
     async def check(self) -> Sequence[tuple[str, bool, str]]:
         return await self._database.look(lambda db: check_database(db, self.path))
@@ -94,6 +117,11 @@ class SqliteStore:
     async def close(self) -> None:
         self._database.close()
         self._ownership.close()
+
+
+def _written(db: apsw.Connection) -> tuple[int, int]:
+    """Another value after each write: of other connections, and of this one."""
+    return int(db.execute("PRAGMA data_version").get), db.total_changes()
 
 
 def read_identity(db: apsw.Connection, path: str) -> Identity:

@@ -6,6 +6,7 @@ holds there, and which owners are alive. An effect is one row, and each call abo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -71,6 +72,10 @@ class SqliteLeases:
     @property
     def heartbeat_s(self) -> float:
         return HEARTBEAT_S
+
+    @property
+    def news(self) -> asyncio.Event:
+        return asyncio.Event()  # nothing tells; the heartbeat is quick instead
 
     async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
         # Looking is cheap, writing is not, and the time limit only matters to a machine that cannot see

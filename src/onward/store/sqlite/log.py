@@ -28,7 +28,15 @@ from onward.store.sqlite.connection import check_known, schema_number
 from onward.store.sqlite.leases import SqliteOwnership
 from onward.store.sqlite.limits import AddingUp, open_ledger, write_ledger
 from onward.store.sqlite.runs import put_notifications
-from onward.store.sqlite.statements import QUERIES, compact, find_due, find_snapshot, one, read_records
+from onward.store.sqlite.statements import (
+    QUERIES,
+    compact,
+    find_due,
+    find_snapshot,
+    one,
+    read_bodies,
+    read_records,
+)
 from onward.store.sqlite.transaction import Transactions
 from onward.store.transactions import GroupCommit, Member
 
@@ -150,6 +158,9 @@ class SqliteLog:
         is_cut, is_due = position.seq - after > logs.TAIL_MAX, bool(columns[-2])
         tail = () if is_cut else read_records(db, run_id, after)
         return logs.Loaded(listed.row, position, listed.holder, snapshot, tail, is_cut, is_due)
+
+    async def bodies(self, run_id: str, kind: str) -> Sequence[str]:
+        return await self._database.look(lambda db: read_bodies(db, run_id, kind))
 
     async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[logs.StoredEvent]:
         return await self._database.look(lambda db: read_records(db, run_id, after, limit=limit))

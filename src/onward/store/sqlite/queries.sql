@@ -90,6 +90,12 @@ SELECT hash
 FROM event
 WHERE run_id = ? AND seq = ?;
 
+-- event_bodies --
+SELECT body
+FROM event
+WHERE run_id = ? AND seq <= ? AND kind = ?
+ORDER BY seq;
+
 -- event_read --
 SELECT run_id, seq, kind, v, at_us, token, body, hash, refs
 FROM event
@@ -504,6 +510,11 @@ WHERE id = :run_id AND head = :head AND hash = :hash;
 -- backfill_delete --
 DELETE FROM backfill
 WHERE run_id = :run_id;
+
+-- run_newest_due --
+SELECT coalesce(max(due_at_us), 0)
+FROM run
+WHERE due_at_us IS NOT NULL AND due_at_us <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER));
 
 -- run_due --
 SELECT id, pipeline, max_running

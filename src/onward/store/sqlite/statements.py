@@ -67,6 +67,13 @@ def read_records(
     return shared + [rows.record_of(columns, found) for columns in own]
 
 
+def read_bodies(db: apsw.Connection, run_id: str, kind: str, upto: int = UNLIMITED) -> list[str]:
+    """The events of one kind; below a run's fork point they are its parent's."""
+    parent, parent_seq = _fork_of(db, run_id)
+    shared = read_bodies(db, parent, kind, min(upto, parent_seq)) if parent else []
+    return shared + [body for (body,) in db.execute(QUERIES["event_bodies"], (run_id, upto, kind))]
+
+
 def _own_events(db: apsw.Connection, run_id: str, after: int, upto: int, limit: int) -> list[Columns]:
     found: list[Columns] = []
     try:
