@@ -201,6 +201,7 @@ def postgres_emptied_url(postgres_shared_url: str) -> Iterator[str]:
             connection.execute(sql.SQL(";").join(sql.SQL("DELETE FROM {}").format(name) for name in names))
         if "scope" in (name for name, _ in tables):  # what a new database has
             connection.execute("INSERT INTO scope (id, kind, max_tokens) VALUES ('chat', 'chat', 500000)")
+            connection.execute("INSERT INTO scope (id, kind, max_calls) VALUES ('run', 'run', 300)")
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
