@@ -2,7 +2,7 @@
 
 `tests/rows.toml` has a sentence for every row. A test shows a row when its docstring names it ("S2-17").
 Exits 1 when a test names a row that does not exist, when no test names a row that was shown before, and when
-a row is shown that is still noted as `not_yet`.
+a row is shown that is still noted as `not_yet` or `no_behaviour`.
 """
 
 from __future__ import annotations
@@ -59,12 +59,13 @@ def faults(rows: Rows, named: Named) -> list[str]:
     lost = [
         f"{row} was shown and no test names it any more: {told['says']} Name it in the test that shows it."
         for row, told in rows.items()
-        if not told.get("not_yet") and row not in named
+        if not (told.get("not_yet") or told.get("no_behaviour")) and row not in named
     ]
     noted = [
-        f"{row} is named by {named[row][0]}; take its `not_yet` out of tests/rows.toml."
+        f"{row} is named by {named[row][0]}; take its `{note}` out of tests/rows.toml."
         for row, told in rows.items()
-        if told.get("not_yet") and row in named
+        for note in ("not_yet", "no_behaviour")
+        if told.get(note) and row in named
     ]
     return [*unknown, *lost, *noted]
 
@@ -75,8 +76,13 @@ def report(rows: Rows, named: Named) -> str:
     lines = [f"{len(shown)} of {len(rows)} rows are shown by tests", ""]
     for row in shown:
         lines += [f"{row:6} {rows[row]['says']}", *(f"         {test}" for test in named[row])]
+    left = [row for row in rows if row not in named]
+    lines += ["", "No behaviour to show:"]
+    lines += [
+        f"{row:6} {rows[row]['says']} ({why})" for row in left if (why := rows[row].get("no_behaviour"))
+    ]
     lines += ["", "Not yet:"]
-    lines += [f"{row:6} {told['says']}" for row, told in rows.items() if row not in named]
+    lines += [f"{row:6} {rows[row]['says']}" for row in left if not rows[row].get("no_behaviour")]
     return "\n".join(lines)
 
 

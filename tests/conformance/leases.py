@@ -92,6 +92,7 @@ async def test_a_holder_that_claims_again_fences_itself(store: Store) -> None:
 
 
 async def test_of_many_claims_at_once_exactly_one_wins(store: Store, other: Store) -> None:
+    """S2-15: the others are refused and have written nothing."""
     run = await created(store)
 
     async def claim(number: int) -> None:

@@ -69,6 +69,7 @@ async def is_due(store: Store) -> bool:
 
 
 async def test_the_run_that_has_been_due_for_longest_is_taken_first(store: Store) -> None:
+    """S2-14."""
     late = await queued(store, "late", wait_us=-SECOND_US)
     early = await queued(store, "later-id", wait_us=-2 * SECOND_US)
     assert [await taken_by(store) for _ in range(3)] == [early.id, late.id, None]

@@ -67,7 +67,7 @@ async def test_of_many_who_resume_one_run_exactly_one_wins(world: World, callers
 
 
 async def test_a_completed_run_is_not_resumed(world: World) -> None:
-    """K5, S3-3: it says what to do instead."""
+    """S3-14, K5, S3-3: it says what to do instead."""
     process = await world.process()
     await process.start(line("a"))
     refused = await refusal(process)
@@ -93,7 +93,7 @@ async def test_a_waiting_run_is_answered_and_not_resumed(world: World) -> None:
 
 
 async def test_a_failed_run_can_be_resumed(world: World) -> None:
-    """K5, O4: failure text and end time are cleared; the failed step is tried again."""
+    """S3-14, K5, O4: failure text and end time are cleared; the failed step is tried again."""
     process = await world.process({"b": [Result.fail("no"), Result.success()]})
     failed = await process.start(line("a", "b"))
     assert (failed.status, failed.detail) == (RunStatus.FAILED, "step b#1: no")

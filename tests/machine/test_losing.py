@@ -90,6 +90,7 @@ def test_five_releases_in_a_row_are_a_crash_loop_that_says_what_happened_last() 
 
 @pytest.mark.parametrize("policy", ["requeue", "interrupt"])
 def test_five_losses_in_a_row_are_a_crash_loop(policy: str) -> None:
+    """B2-3: a job that loses its process again and again ends."""
     run = replace(held(), on_owner_loss=policy, losses=LOSSES_MAX - 1)
     (_, failed) = lost(run)
     assert isinstance(failed, RunFailed)

@@ -56,7 +56,7 @@ def indexes(plan: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.postgres
 @pytest.mark.parametrize("rows", ROWS)
 async def test_postgres_claims_by_the_index_of_due_runs(postgres_ready_url: str, rows: int) -> None:
-    """Read in the order of the index, so that a claim looks at one run and not at all that are due."""
+    """S2-7: read in the order of the index, so that a claim looks at one run and not at all that are due."""
     await (await open_store(postgres_ready_url)).close()
     async with await psycopg.AsyncConnection.connect(postgres_ready_url, autocommit=True) as connection:
         for kind in kinds(rows):
@@ -73,6 +73,7 @@ async def test_postgres_claims_by_the_index_of_due_runs(postgres_ready_url: str,
 @pytest.mark.parametrize("is_analyzed", [False, True])
 @pytest.mark.parametrize("rows", ROWS)
 async def test_sqlite_claims_by_the_index_of_due_runs(tmp_path: Path, rows: int, is_analyzed: bool) -> None:
+    """S2-7."""
     path = str(tmp_path / "onward.db")
     store = SqliteStore(path)
     await store.runs.count()

@@ -135,6 +135,7 @@ async def test_a_renewal_and_a_claim_each_begin_the_time_anew_and_work_does_not(
 async def test_of_many_that_claim_an_expired_run_exactly_one_wins(
     store: PostgresStore, other: PostgresStore, time: Time
 ) -> None:
+    """S2-14, S2-15: a run is stalled when its lease has expired, and the claim is one conditional write."""
     run = await held(store)
     time.now_us += LEASE_US
 

@@ -58,6 +58,7 @@ async def test_submitted_runs_are_driven_in_turn(world: World) -> None:
 
 
 async def test_several_workers_drive_every_run_once(world: World) -> None:
+    """S2-22."""
     processes = [await real(world) for _ in range(3)]
     for number in range(20):
         await submitted(processes[0], line("a", "b"), f"run-{number}")
