@@ -1,4 +1,5 @@
-# Needs only Python 3.11+ and git. The first target that needs .venv creates it from the hashed lock.
+# Needs only Python 3.11+ and git. The first target that needs .venv creates it from the hashed locks: `make demo`
+# installs what Onward itself needs, the others what development needs.
 # Another interpreter: make PYTHON=python3.13 install
 
 PYTHON ?= python3
@@ -8,7 +9,8 @@ RUNS ?= 500
 
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALLED := $(VENV)/.installed
+RUNTIME := $(VENV)/.runtime# what running Onward needs
+INSTALLED := $(VENV)/.installed# and what developing it needs
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # Not examples/review/shop: there is something to find in it.
@@ -38,29 +40,33 @@ help:  ## list the targets
 
 install: $(INSTALLED)  ## create .venv with everything that development needs
 
-# Nothing is fetched without a hash: the lock holds the build backend too, so the package itself
+# Nothing is fetched without a hash: the locks hold the build backend too, so the package itself
 # is built without isolation and without looking for dependencies.
-$(INSTALLED): pyproject.toml requirements-dev.txt
+$(RUNTIME): pyproject.toml requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "$(PYTHON) is missing or older than Python 3.11; name a newer one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "$(PYTHON) cannot create virtual environments because it lacks ensurepip; install it (Debian, Ubuntu: apt install python3-venv) or name another interpreter: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --only-binary :all: --require-hashes --requirement requirements-dev.txt
+	$(PIP) install --only-binary :all: --require-hashes --requirement requirements.txt
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m compileall -q src  # else every command compiles it again where Python may not write bytecode
 	@touch $@
 
-demo: $(INSTALLED)  ## talk to a website builder: a limit, a kill, "continue?", and no answer is paid for twice
+$(INSTALLED): $(RUNTIME) requirements-dev.txt
+	$(PIP) install --only-binary :all: --require-hashes --requirement requirements-dev.txt
+	@touch $@
+
+demo: $(RUNTIME)  ## talk to a website builder: a limit, a kill, "continue?", and no answer is paid for twice
 	@$(BIN)/python demo/demo.py
 
-demo-steps: $(INSTALLED)  ## run a pipeline, kill it, and watch it continue: no finished step runs again
+demo-steps: $(RUNTIME)  ## run a pipeline, kill it, and watch it continue: no finished step runs again
 	@$(BIN)/python demo/steps.py
 
-example-review: $(INSTALLED)  ## an agent with tools reviews code: kill it, resume it, allow what it posts
+example-review: $(RUNTIME)  ## an agent with tools reviews code: kill it, resume it, allow what it posts
 	@$(BIN)/python examples/run.py review
 
-example-research: $(INSTALLED)  ## agents research in parallel: kill them, resume them
+example-research: $(RUNTIME)  ## agents research in parallel: kill them, resume them
 	@$(BIN)/python examples/run.py research
 
 lint: style types
@@ -133,8 +139,8 @@ coverage: $(INSTALLED)  ## branches of the pure core that no fast test covers (m
 		--include='src/onward/model/*,src/onward/pipeline/*,src/onward/machine/*,src/onward/store/memory/*'
 
 lock:  ## regenerate both requirements files from pyproject.toml (needs uv)
-	$(LOCK) --output-file requirements.txt
-	$(LOCK) --extra dev --output-file requirements-dev.txt
+	$(LOCK) --group build --output-file requirements.txt
+	$(LOCK) --group build --extra dev --output-file requirements-dev.txt
 
 clean:  ## remove everything that these targets created
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist
