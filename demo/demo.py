@@ -1,17 +1,18 @@
 """`make demo`: talk to the website builder; hit a limit, raise it, kill -9, "continue?", choose, and count.
 
 The agents ask a model on this machine that plays a script and writes down every request. At the end that list
-shows what was paid: no answer was given twice.
+shows what was paid: no answer was given twice. The site, its database and the list stay in build/demo,
+or in the directory that is given as an argument, until the next demo.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+KEPT = ROOT / "build/demo"
 ONWARD = [sys.executable, "-m", "onward"]
 CHAT = "bakery"
 MESSAGE = "Build a website for my bakery"
@@ -33,13 +35,13 @@ PATIENCE_S = 120
 
 def main() -> int:
     """Exit 0 if the site was built and no answer was paid for twice."""
-    with tempfile.TemporaryDirectory() as directory:
-        project = Path(directory, CHAT)
-        begin = [sys.executable, str(ROOT / "examples/website/begin.py"), str(project)]
-        subprocess.run(begin, check=True, stdout=subprocess.DEVNULL)
-        stall_once(project / "script.json")
-        with model(project) as environment:
-            return Demo(project, environment).play()
+    project = Path(sys.argv[1] if len(sys.argv) > 1 else KEPT, CHAT).absolute()
+    shutil.rmtree(project, ignore_errors=True)
+    begin = [sys.executable, str(ROOT / "examples/website/begin.py"), str(project)]
+    subprocess.run(begin, check=True, stdout=subprocess.DEVNULL)
+    stall_once(project / "script.json")
+    with model(project) as environment:
+        return Demo(project, environment).play()
 
 
 def stall_once(script: Path) -> None:
@@ -69,6 +71,8 @@ class Demo:
 
     def __init__(self, project: Path, environment: dict[str, str]) -> None:
         self.project, self.environment = project, environment
+        self.stops: list[int] = []
+        """At each stop, how many answers there were."""
 
     def play(self) -> int:
         """What a person would type, and what comes of it."""
@@ -77,6 +81,7 @@ class Demo:
         self.show("limits", "set", f"chat/{CHAT}", "tokens", LOW)
         say("2. A message. Its plan follows from what it asks for; then the limit stops its run.")
         self.chat(MESSAGE).wait()
+        self.note_stop()
         say("3. Raise the limit, and say something: the run continues, and no answer is asked for again.")
         self.show("limits", "set", f"chat/{CHAT}", "tokens", HIGH)
         running = self.chat("continue?")
@@ -84,6 +89,7 @@ class Demo:
         say(f"4. kill -9 (process {running.pid}) in the middle of the designer's answer.")
         os.kill(running.pid, signal.SIGKILL)
         running.wait()
+        self.note_stop()
         self.show("status")
         say('5. "continue?" once more: the same run is resumed, and asks which direction to take.')
         self.chat("continue?").wait()
@@ -103,8 +109,28 @@ class Demo:
         subprocess.run(["git", "-C", str(self.project / "site"), "log", "--oneline"], check=True)
         cut_off = len(entries) - paid.total()
         print(f"\n   requests: {len(entries)}, answered to the end: {paid.total()}, cut off: {cut_off}")
-        print(f"   answers paid for twice: {twice}")
+        print(f"   paid twice: {twice}")
+        again, tokens = self.naive()
+        print(f"   starting over at each stop would have paid {again} answers twice ({tokens:,} tokens)")
+        print(f"\n   The site is {page}.", flush=True)
         return 0 if twice == 0 and page.is_file() else 1
+
+    def note_stop(self) -> None:
+        """Remember how much was answered when the run stopped."""
+        self.stops.append(sum(entry["is_whole"] for entry in self.requests().values()))
+
+    def naive(self) -> tuple[int, int]:
+        """The answers, and their tokens, that would have been paid again by starting over at each stop."""
+        (run,) = self.ask("status")
+        calls = [call for call in self.ask("calls", run["id"]) if call["usage"] and call["ended_at"]]
+        calls.sort(key=lambda call: call["ended_at"])
+        tokens = [call["usage"]["input"] + call["usage"]["output"] for call in calls]
+        return sum(self.stops), sum(sum(tokens[:answered]) for answered in self.stops)
+
+    def ask(self, *words: str) -> Any:
+        """What a command says as JSON."""
+        command = [*ONWARD, *words, "--json"]
+        return json.loads(subprocess.check_output(command, cwd=self.project, env=self.environment))
 
     def chat(self, text: str) -> subprocess.Popen[bytes]:
         """Say something in the chat, and execute what follows."""

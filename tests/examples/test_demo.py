@@ -15,22 +15,25 @@ DEMO = Path(__file__).parent.parent.parent / "demo"
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
 
 
-def play(name: str) -> str:
+def play(name: str, *arguments: str) -> str:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("ONWARD_", "OPENAI_"))}
-    command = [sys.executable, str(DEMO / name)]
+    command = [sys.executable, str(DEMO / name), *arguments]
     done = subprocess.run(command, env=kept, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_the_demo_finishes_one_run_through_a_limit_and_a_kill_and_pays_nothing_twice() -> None:
-    said = play("demo.py")
+def test_the_demo_finishes_one_run_through_a_limit_and_a_kill_and_pays_nothing_twice(tmp_path: Path) -> None:
+    said = play("demo.py", str(tmp_path))
     assert said.count("is resumed (build, full: research, design, frontend") == 2
     assert "interrupted (limit)" in said
     assert "interrupted (crash)" in said
     assert "has the answer and continues" in said
     assert "completed: 22 steps" in said
-    assert said.endswith("requests: 21, answered to the end: 20, cut off: 1\n   answers paid for twice: 0\n")
+    assert "requests: 21, answered to the end: 20, cut off: 1\n   paid twice: 0\n" in said
+    assert "would have paid 4 answers twice" in said
+    assert "logo.svg" not in (tmp_path / "bakery/site/index.html").read_text()
+    assert said.endswith(f"The site is {tmp_path}/bakery/site/index.html.\n")
 
 
 def test_the_demo_of_steps_repeats_only_the_step_that_was_cut_off() -> None:
