@@ -99,6 +99,7 @@ class FaultyStore:
         self.outbox, self.limits = faulty("outbox"), faulty("limits")
         self.messages, self.pipelines = faulty("messages"), faulty("pipelines")
         self.intakes = faulty("intakes")
+        self.principals, self.audit = faulty("principals"), faulty("audit")
         assert not parts, f"a store has no {', '.join(parts)}"
 
     def fail(self, fault: Fault, *, within: int = 1, times: int = 1) -> None:

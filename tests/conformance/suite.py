@@ -42,6 +42,8 @@ CHAPTERS = (
     "effects",
     "retention",
     "imports",
+    "principals",
+    "audit",
 )
 pytestmark = pytest.mark.anyio
 __all__ = ["Connect", "anyio_backend", "other", "pytestmark", "store"]

@@ -112,11 +112,17 @@ async def register(store: Store, name: str, times: str) -> None:
             say(version.version, version.hash)
 
 
+async def redeem(store: Store, *codes: str) -> None:
+    """Try to use up each code; say whether it was ours."""
+    for code in codes:
+        say(code, "lost" if await store.principals.redeem(code, now_us=1) is None else "won")
+
+
 async def _tail(store: Store, run: Draft) -> Sequence[StoredEvent]:
     return await store.log.read(run.id, after=run.position.seq, limit=ALL)
 
 
-TASKS = {task.__name__: task for task in (create, claim, append, hold, ask, cancel, register)}
+TASKS = {task.__name__: task for task in (create, claim, append, hold, ask, cancel, register, redeem)}
 
 
 async def main(db: str, task: str, *arguments: str) -> None:

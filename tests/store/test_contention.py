@@ -11,6 +11,7 @@ import pytest
 
 from onward.store.codec import check_chain
 from onward.store.port.log import ORIGIN
+from onward.store.port.principals import Principal, secret_hash
 from onward.store.port.store import Store
 from onward.wiring import open_store
 from tests.cli.nursery import INHERITED
@@ -129,6 +130,27 @@ async def test_many_processes_that_register_sources_at_once_leave_no_gap(start: 
     assert {(str(one.version), one.hash) for one in found} == told
     hashes = {one.hash for one in found}
     assert (await store.blobs.find_many(hashes)).keys() == hashes
+
+
+async def test_of_many_processes_that_redeem_a_code_exactly_one_wins(start: Start, store: Store) -> None:
+    """S24."""
+    codes = [f"code-{number}" for number in range(20)]
+    for code in codes:
+        await store.principals.put(
+            Principal(
+                id=code,
+                kind="code",
+                name="link",
+                secret_hash=secret_hash(code),
+                roles=("admin",),
+                made_at_us=0,
+            )
+        )
+    contenders = [start("redeem", *codes) for _ in range(PROCESSES)]
+    begin(contenders)
+    for code in codes:
+        answers = [contender.hear() for contender in contenders]
+        assert Counter(map(tuple, answers)) == {(code, "won"): 1, (code, "lost"): PROCESSES - 1}
 
 
 async def test_a_busy_holder_does_not_starve_requests(start: Start, store: Store) -> None:

@@ -127,7 +127,7 @@ async def test_a_role_that_may_only_write_rows_is_enough_for_a_database_that_is_
             await created(store)
         await ask(postgres_url, f"GRANT INSERT ON ALL TABLES IN SCHEMA public TO {role}")
         changed = "run, gate, snapshot, blob, stuck, worker, outbox, subscriber, scope, reservation, usage"
-        await ask(postgres_url, f"GRANT UPDATE ON {changed}, chat, message TO {role}")
+        await ask(postgres_url, f"GRANT UPDATE ON {changed}, chat, message, principal, audit TO {role}")
         await ask(postgres_url, f"GRANT DELETE ON worker, chunk TO {role}")
         assert ("rights", True) in [finding[:2] for finding in await store.check()]
         run = await stepped(store, await held(store), text="x" * 10_000)

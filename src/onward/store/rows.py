@@ -1,8 +1,8 @@
 """Rows to values and back, for every SQL database alike; and what they answer when they are measured.
 
-Here are runs, gates, workers, effects, events, snapshots, blobs and notifications. Messages are in
-`message_rows`, scopes and reservations in `limits`. A row that cannot be read is damaged: it is reported, and
-does not hide others.
+Here are runs, gates, workers, effects, events, snapshots, blobs, notifications, principals and the audit.
+Messages are in `message_rows`, scopes and reservations in `limits`. A row that cannot be read is damaged: it
+is reported, and does not hide others.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from onward.store.codec import content_hash
 from onward.store.port import runs as port
 from onward.store.port.leases import Effect, Holder
 from onward.store.port.log import Position, Snapshot, StoredEvent, Write, read_with
+from onward.store.port.principals import AuditRow, Principal
 from onward.store.port.retention import Kin
 
 log = logging.getLogger("onward.store")
@@ -135,6 +136,28 @@ def worker_of(columns: Sequence[Any], is_alive: IsAlive) -> RegisteredWorker:
 def dead_workers(found: Iterable[Sequence[Any]], is_alive: IsAlive) -> list[tuple[str, int]]:
     """The dead among the workers, each with the end of its lease as it was seen."""
     return [(row[0], row[5]) for row in found if not is_alive(row[0], bool(row[6]))]
+
+
+def principal_values(principal: Principal) -> dict[str, Any]:
+    """The columns of a principal; `called` is its name."""
+    values = msgspec.structs.asdict(principal)
+    return {"called": values.pop("name"), **values, "roles": " ".join(principal.roles)}
+
+
+def principal_of(columns: Sequence[Any]) -> Principal:
+    """A principal from its columns, which are in the order of its fields."""
+    values = dict(zip(Principal.__struct_fields__, columns, strict=True))
+    return Principal(**{**values, "roles": tuple(values["roles"].split())})
+
+
+def audit_values(row: AuditRow) -> dict[str, Any]:
+    """The columns of a row of the audit that is begun."""
+    return msgspec.structs.asdict(row)
+
+
+def audit_of(columns: Sequence[Any]) -> AuditRow:
+    """A row of the audit from its columns, which are in the order of its fields."""
+    return AuditRow(**dict(zip(AuditRow.__struct_fields__, columns, strict=True)))
 
 
 def holder_of(owner: str | None, token: int, is_expired: bool, is_alive: IsAlive) -> Holder | None:

@@ -12,6 +12,7 @@ from onward.clock import SystemClock, SystemIds
 from onward.model.ids import Identity
 from onward.store.memory.log import MemoryLimits, MemoryLog
 from onward.store.memory.messages import MemoryIntakes, MemoryMessages
+from onward.store.memory.principals import MemoryAudit, MemoryPrincipals
 from onward.store.memory.retention import (
     MemoryBackfill,
     MemoryBlobs,
@@ -61,6 +62,8 @@ class MemoryStore:
         self.carrying = MemoryCarrying(database, self.log)
         self.measures = MemoryMeasures(ownership)
         self.backfill = MemoryBackfill()
+        self.principals = MemoryPrincipals(database)
+        self.audit = MemoryAudit(database)
 
     def kill(self) -> None:
         """From now on this process is dead to all others."""

@@ -21,6 +21,7 @@ from onward.store.message_rows import LockedMessage
 from onward.store.port.leases import Effect, Holder, Lease
 from onward.store.port.limits import Reservation, Scope
 from onward.store.port.log import Position, Snapshot, StoredEvent, read_with
+from onward.store.port.principals import AuditRow, Principal
 from onward.store.port.retention import RegisteredPipeline, RegisteredVersion
 from onward.store.port.runs import Delivery, Listed, Stuck
 
@@ -79,6 +80,8 @@ class State:
     turns: dict[str, int] = field(default_factory=dict)
     """How many runs the messages of a chat have started."""
     chat_projects: dict[str, str] = field(default_factory=dict)
+    principals: dict[str, Principal] = field(default_factory=dict)
+    audit: list[AuditRow] = field(default_factory=list)
     alive: set[str] = field(default_factory=set)
     watchers: list[Callable[[], None]] = field(default_factory=list)
 

@@ -10,6 +10,7 @@ from onward.store.port.leases import Effects, Leases, Workers
 from onward.store.port.limits import Limits
 from onward.store.port.log import RunLog
 from onward.store.port.messages import Intakes, Messages
+from onward.store.port.principals import Audit, Principals
 from onward.store.port.retention import Backfill, Blobs, Carrying, Pipelines, Retention
 from onward.store.port.runs import Gates, Measures, Outbox, Runs
 
@@ -66,6 +67,12 @@ class Store(Protocol):
 
     @property
     def backfill(self) -> Backfill: ...
+
+    @property
+    def principals(self) -> Principals: ...
+
+    @property
+    def audit(self) -> Audit: ...
 
     @property
     def identity(self) -> Identity:

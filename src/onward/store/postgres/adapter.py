@@ -22,6 +22,7 @@ from onward.store.postgres.limits import PostgresLimits
 from onward.store.postgres.log import PostgresLog, PostgresWriter
 from onward.store.postgres.messages import PostgresIntakes, PostgresMessages
 from onward.store.postgres.pool import CONTROL, DUE, Listener, Pool, Server, Wire
+from onward.store.postgres.principals import PostgresAudit, PostgresPrincipals
 from onward.store.postgres.retention import (
     PostgresBackfill,
     PostgresBlobs,
@@ -79,6 +80,8 @@ class PostgresStore:
         self.carrying = PostgresCarrying(shared, writer)
         self.measures = PostgresMeasures(shared, owner)
         self.backfill = PostgresBackfill(shared)
+        self.principals = PostgresPrincipals(shared)
+        self.audit = PostgresAudit(shared)
 
     @classmethod
     async def open(
@@ -194,7 +197,9 @@ _CHECK_RIGHTS = Call(
             ('usage', 'SELECT'), ('usage', 'INSERT'), ('usage', 'UPDATE'),
             ('chat', 'SELECT'), ('chat', 'INSERT'), ('chat', 'UPDATE'),
             ('message', 'SELECT'), ('message', 'INSERT'), ('message', 'UPDATE'),
-            ('chunk', 'SELECT'), ('chunk', 'INSERT'), ('chunk', 'DELETE')
+            ('chunk', 'SELECT'), ('chunk', 'INSERT'), ('chunk', 'DELETE'),
+            ('principal', 'SELECT'), ('principal', 'INSERT'), ('principal', 'UPDATE'),
+            ('audit', 'SELECT'), ('audit', 'INSERT'), ('audit', 'UPDATE')
         ) AS wanted (table_name, right_name)
         """,
     ),

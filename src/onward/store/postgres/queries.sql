@@ -1515,3 +1515,83 @@ WHERE id NOT LIKE 'run/%'
     AND n < :before
 ORDER BY n DESC
 LIMIT :limit;
+
+-- principal_put --
+INSERT INTO principal (id, kind, name, secret_hash, roles, made_at_us, expires_at_us, used_at_us, revoked_at_us, token)
+VALUES (:id, :kind, :called, :secret_hash, :roles, :made_at_us, :expires_at_us, :used_at_us, :revoked_at_us, :token)
+ON CONFLICT DO NOTHING;
+
+-- principal_there --
+SELECT id
+FROM principal
+WHERE id = :id AND kind = :kind AND name = :called AND secret_hash = :secret_hash AND roles = :roles AND made_at_us = :made_at_us;
+
+-- principal_find --
+-- With the earlier end of it and its token.
+SELECT principal.id, principal.kind, principal.name, principal.secret_hash, principal.roles, principal.made_at_us,
+    least(principal.expires_at_us, owner.expires_at_us), principal.used_at_us,
+    CASE
+        WHEN principal.token IS NOT NULL AND owner.id IS NULL THEN coalesce(principal.revoked_at_us, principal.made_at_us)
+        ELSE least(principal.revoked_at_us, owner.revoked_at_us)
+    END,
+    principal.token
+FROM principal
+LEFT JOIN principal AS owner ON owner.id = principal.token
+WHERE principal.id = :id;
+
+-- principal_read --
+-- Differs because the kinds come as an array.
+SELECT principal.id, principal.kind, principal.name, principal.secret_hash, principal.roles, principal.made_at_us,
+    least(principal.expires_at_us, owner.expires_at_us), principal.used_at_us,
+    CASE
+        WHEN principal.token IS NOT NULL AND owner.id IS NULL THEN coalesce(principal.revoked_at_us, principal.made_at_us)
+        ELSE least(principal.revoked_at_us, owner.revoked_at_us)
+    END,
+    principal.token
+FROM principal
+LEFT JOIN principal AS owner ON owner.id = principal.token
+WHERE principal.kind = ANY (:kinds::text[])
+ORDER BY principal.made_at_us DESC, principal.id DESC
+LIMIT :limit;
+
+-- principal_revoke --
+UPDATE principal
+SET revoked_at_us = :at_us
+WHERE (id = :id OR token = :id) AND revoked_at_us IS NULL
+RETURNING id;
+
+-- principal_used --
+UPDATE principal
+SET used_at_us = :at_us
+WHERE id = :id AND kind <> 'code' AND (used_at_us IS NULL OR used_at_us <= :before_us)
+RETURNING id;
+
+-- principal_redeem --
+UPDATE principal
+SET used_at_us = :now_us
+WHERE id = :id AND kind = 'code' AND used_at_us IS NULL AND revoked_at_us IS NULL
+    AND (expires_at_us IS NULL OR expires_at_us > :now_us)
+    AND (token IS NULL OR EXISTS (
+        SELECT 1
+        FROM principal AS owner
+        WHERE owner.id = principal.token AND owner.revoked_at_us IS NULL
+            AND (owner.expires_at_us IS NULL OR owner.expires_at_us > :now_us)
+    ))
+RETURNING id;
+
+-- audit_begin --
+INSERT INTO audit (at_us, asked_by, principal, address, operation, subject, key, on_behalf_of)
+VALUES (:at_us, :by, :principal, :address, :operation, :subject, :key, :on_behalf_of)
+RETURNING n;
+
+-- audit_finish --
+UPDATE audit
+SET code = :code, done_at_us = :at_us
+WHERE n = :n AND code IS NULL;
+
+-- audit_read --
+SELECT n, at_us, asked_by, principal, address, operation, subject, key, on_behalf_of, code, done_at_us
+FROM audit
+WHERE n < :before
+ORDER BY n DESC
+LIMIT :limit;

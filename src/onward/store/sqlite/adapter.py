@@ -24,6 +24,7 @@ from onward.store.sqlite.limits import SqliteLimits
 from onward.store.sqlite.log import SqliteLog, SqliteWriter
 from onward.store.sqlite.messages import SqliteIntakes, SqliteMessages
 from onward.store.sqlite.presence import NETWORK, filesystem_of
+from onward.store.sqlite.principals import SqliteAudit, SqlitePrincipals
 from onward.store.sqlite.retention import (
     SqliteBackfill,
     SqliteBlobs,
@@ -84,6 +85,8 @@ class SqliteStore:
         self.carrying = SqliteCarrying(database, writer)
         self.measures = SqliteMeasures(database, owner)
         self.backfill = SqliteBackfill(database)
+        self.principals = SqlitePrincipals(database)
+        self.audit = SqliteAudit(database)
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         """Look often whether something was written: nothing tells a process of others' writes to a file."""
