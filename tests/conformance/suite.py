@@ -32,6 +32,7 @@ CHAPTERS = (
     "rows",
     "lists",
     "questions",
+    "changes",
     "notifications",
     "limits",
     "messages",

@@ -24,6 +24,7 @@ OF_STORES = {
     "parent_hash": ("bytes", True),
     "lease_until_us": ("number", True),
     "due_at_us": ("number", True),
+    "changed": ("number", False),
 }
 KINDS = {
     "INTEGER": "number",
@@ -105,7 +106,13 @@ def test_the_queries_of_a_run_have_the_declared_columns_in_their_order(package: 
         (listed,) = INSERTED.findall(queries[name])
         assert listed.split(", ") == [*ROW_FIELDS, *OF_STORES], f"{package}: {name} writes other columns"
     for name in WRITTEN[package]:
-        changed = [*(column.name for column in CHANGING_COLUMNS), "hash", "lease_until_us", "due_at_us"]
+        changed = [
+            *(column.name for column in CHANGING_COLUMNS),
+            "hash",
+            "lease_until_us",
+            "due_at_us",
+            "changed",
+        ]
         assert assigned(queries[name]) == changed, f"{package}: {name} changes other columns"
 
 

@@ -60,6 +60,8 @@ ORDER BY 1, 2, 3
 
 # What 022 did, undone.
 WITHOUT_SERVER = """
+DROP INDEX run_by_change;
+ALTER TABLE run DROP COLUMN changed;
 DROP TABLE principal;
 DROP TABLE audit;
 DELETE FROM migration WHERE number >= 22;
@@ -144,7 +146,12 @@ class Database:
 
     def undo(self, statements: str) -> None:
         """Take a database back to an older schema: these statements undo what came before 016."""
-        self.run(f"{WITHOUT_SERVER} {without_domains() if self.is_postgres else ''} {statements}")
+        self.undo_server()
+        self.run(f"{without_domains() if self.is_postgres else ''} {statements}")
+
+    def undo_server(self) -> None:
+        """Undo what 022 did."""
+        self.run(WITHOUT_SERVER if self.is_postgres else f"{WITHOUT_SERVER} DROP TABLE change;")
 
     def schema(self) -> Sequence[tuple[Any, ...]]:
         return self.run(SCHEMA_POSTGRES if self.is_postgres else SCHEMA_SQLITE)
@@ -369,7 +376,8 @@ async def test_sums_that_no_calls_can_have_are_repaired_when_a_database_is_opene
     store = await open_store(database.db)
     await spoiled(store, database)
     await store.close()
-    database.run(f"{WITHOUT_SERVER} DELETE FROM migration WHERE number >= 20")
+    database.undo_server()
+    database.run("DELETE FROM migration WHERE number >= 20")
     if is_gone:
         database.run("DELETE FROM run WHERE id = 'a'")
     again = await open_store(database.db)

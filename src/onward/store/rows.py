@@ -171,6 +171,37 @@ def listed_of(columns: Sequence[Any], is_alive: IsAlive) -> port.Listed:
     return port.Listed(row, holder_of(row.owner, row.token, bool(columns[-1]), is_alive))
 
 
+def changed_of(columns: Sequence[Any], is_alive: IsAlive) -> port.ChangedRun:
+    """A row with its holder and, in the last column but one, the number of its change."""
+    return port.ChangedRun(listed_of(columns, is_alive), columns[-2])
+
+
+def changes_of(found: Sequence[Sequence[Any]], upto: int, limit: int, is_alive: IsAlive) -> port.Changes:
+    """A page of changes; `upto` is the number up to which there were no others before it was read."""
+    last = found[-1][-2] if found else 0
+    whole = last if len(found) >= limit else max(last, upto)
+    runs = sound(found, lambda columns: changed_of(columns, is_alive))
+    return port.Changes(sorted(runs, key=lambda run: (run.changed, run.listed.row.id)), whole)
+
+
+def heads_of(found: Iterable[Sequence[Any]], is_alive: IsAlive) -> dict[str, port.RunHead]:
+    """The ends of logs, by run. Each owner is looked at once: it mostly holds several of them."""
+    judged: dict[tuple[str, bool], bool] = {}
+
+    def judge(owner: str, is_expired: bool) -> bool:
+        if (owner, is_expired) not in judged:
+            judged[owner, is_expired] = is_alive(owner, is_expired)
+        return judged[owner, is_expired]
+
+    return {head.id: head for head in sound(found, lambda columns: _head(columns, judge))}
+
+
+def _head(columns: Sequence[Any], is_alive: IsAlive) -> port.RunHead:
+    run_id, head, status, changed, owner, token, is_expired = columns
+    holder = holder_of(owner, token, bool(is_expired), is_alive)
+    return port.RunHead(run_id, head, status_of(status, f"run {run_id!r}"), changed, holder)
+
+
 def effect_of(columns: Sequence[Any], is_alive: IsAlive) -> Effect:
     """An effect from its columns. Its time must not be over either: its process may be at something else."""
     key, token, owner, begun_at_us, finished_at_us, result, is_expired = columns

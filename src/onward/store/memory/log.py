@@ -150,6 +150,9 @@ class MemoryLog:
     def _write(self, stored: StoredRun, write: logs.Write) -> None:
         stored.records.extend(write.records)
         stored.gates.update((row.gate, row) for row in write.gates)
+        if write.row is not None or write.gates:
+            self._state.changes += 1
+            stored.changed = self._state.changes
         put_messages(self._state, write)
         put_notifications(self._state, write.notifications)
         if write.row is not None:

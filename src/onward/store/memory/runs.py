@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -34,6 +34,30 @@ class MemoryRuns:
     async def list(self, query: port.RunQuery) -> Sequence[port.Listed]:
         found = [stored for stored in self._runs.values() if _fits_query(stored.row, query)]
         return self._ownership.listed(sorted(found, key=by_age, reverse=True)[: query.limit])
+
+    async def heads(self, ids: Collection[str]) -> Mapping[str, port.RunHead]:
+        found = [self._runs[id] for id in ids if id in self._runs]
+        return {
+            stored.row.id: port.RunHead(
+                stored.row.id,
+                stored.row.head,
+                stored.row.status,
+                stored.changed,
+                self._ownership.holder_of(stored),
+            )
+            for stored in found
+        }
+
+    async def changed(self, after: int, limit: int) -> port.Changes:
+        runs = sorted(self._runs.values(), key=lambda stored: stored.changed)
+        found = [stored for stored in runs if stored.changed > after][:limit]
+        listed = self._ownership.listed(found)
+        changed = [port.ChangedRun(one, stored.changed) for one, stored in zip(listed, found, strict=True)]
+        newest = await self.change_number()
+        return port.Changes(changed, changed[-1].changed if len(found) >= limit else newest)
+
+    async def change_number(self) -> int:
+        return self._ownership.state.changes
 
     async def relatives(self, run_id: str) -> Sequence[port.Listed]:
         found = [

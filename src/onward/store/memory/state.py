@@ -38,6 +38,7 @@ class StoredRun:
     snapshot: Snapshot | None = None
     lease_until_us: int = 0
     due_at_us: int | None = None
+    changed: int = 0
     stuck: tuple[int, Stuck] | None = None
     """A failed claim, and where the log ended then."""
 
@@ -82,6 +83,8 @@ class State:
     chat_projects: dict[str, str] = field(default_factory=dict)
     principals: dict[str, Principal] = field(default_factory=dict)
     audit: list[AuditRow] = field(default_factory=list)
+    changes: int = 0
+    """The number of the newest change."""
     alive: set[str] = field(default_factory=set)
     watchers: list[Callable[[], None]] = field(default_factory=list)
 

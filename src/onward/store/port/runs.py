@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -104,8 +104,39 @@ def lowered(text: str) -> str:
     return text.encode().lower().decode()
 
 
+class RunHead(NamedTuple):
+    """Where a run's log ends, how the run stands, and the number of its newest change."""
+
+    id: str
+    head: int
+    status: RunStatus
+    changed: int
+    holder: Holder | None
+
+
+class ChangedRun(NamedTuple):
+    """A run as it is now, and the number of its newest change."""
+
+    listed: Listed
+    changed: int
+
+
+class Changes(NamedTuple):
+    """A page of what changed. `next` is where the following page begins: all changes up to it are here, or
+    were on a page before it."""
+
+    runs: Sequence[ChangedRun]
+    next: int
+
+
 class Runs(Protocol):
-    """Finding runs."""
+    """Finding runs.
+
+    A *change* of a run is its creation, another status, and a gate that opens or closes; a step in passing is
+    none. Changes are numbered for the whole database, in an order in which they can be followed: below a
+    number that was given out by `changed` or `change_number`, nothing appears any more. A run has the number
+    of its newest change alone: whoever follows them sees each run as it is, and not what it was in between.
+    """
 
     async def find(self, wanted: str) -> Sequence[Listed]:
         """The run with this id; if there is none, runs by display id; if there is none, by prefix of either.
@@ -116,6 +147,25 @@ class Runs(Protocol):
 
     async def list(self, query: RunQuery) -> Sequence[Listed]:
         """Runs, newest first."""
+        ...
+
+    async def heads(self, ids: Collection[str]) -> Mapping[str, RunHead]:
+        """The ends of these runs' logs, by id; those that are not there are left out."""
+        ...
+
+    async def changed(self, after: int, limit: int) -> Changes:
+        """The runs whose newest change has a number above `after`, in the order of these.
+
+        Those that were changed in one transaction come together, so there may be more than `limit`. Where
+        numbers are those of transactions, a change waits for older transactions that still write.
+        """
+        ...
+
+    async def change_number(self) -> int:
+        """The number up to which all changes can be read now: where to begin to follow them.
+
+        A number that is above this one is from another database, or from before this one was restored.
+        """
         ...
 
     async def relatives(self, run_id: str) -> Sequence[Listed]:

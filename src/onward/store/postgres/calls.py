@@ -186,6 +186,7 @@ def calls_beside(members: Sequence[Member], now_us: int | None, *, is_heard: boo
     """
     writes = [member.write for member in members]
     gates = [gate_call(row, write.head) for write in writes for row in write.gates]
+    gates += [_touch(write) for write in writes if write.gates and write.row is None]
     telling = [write for write in writes if write.notifications is not None]
     told = (
         _told(telling, now_us)
@@ -201,6 +202,10 @@ def calls_beside(members: Sequence[Member], now_us: int | None, *, is_heard: boo
     is_due = any(write.row is not None and write.row.wake_at_us is not None for write in writes)
     notices = [statements.call("due_notify")] if is_due else []
     return [*gates, *told, *snapshots, *notices]
+
+
+def _touch(write: Write) -> statements.Call:
+    return statements.call("run_touch", run_id=write.run_id, head=write.head.seq, hash=write.head.hash)
 
 
 def _told(writes: Sequence[Write], now_us: int | None) -> Sequence[statements.Call]:

@@ -61,13 +61,14 @@ WITH step AS (
 -- run_inserted --
 -- A part: makes the runs of `step`, with their events and append ids.
 moved AS (
-    INSERT INTO run ({run_columns}, hash, parent_hash, lease_until_us, due_at_us)
+    INSERT INTO run ({run_columns}, hash, parent_hash, lease_until_us, due_at_us, changed)
     SELECT {run_columns}, hash, parent_hash,
         CASE
             WHEN owner IS NOT NULL
             THEN coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + :lease_us
         END,
-        coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + wake_at_us - at_us
+        coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + wake_at_us - at_us,
+        pg_current_xact_id()::text::bigint
     FROM step
     ORDER BY id
     ON CONFLICT (id) DO NOTHING
@@ -199,7 +200,8 @@ UPDATE run
         due_at_us = CASE
             WHEN step.wake_at_us = run.wake_at_us THEN run.due_at_us
             ELSE coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + step.wake_at_us - step.at_us
-        END
+        END,
+        changed = pg_current_xact_id()::text::bigint
     FROM step
     WHERE run.id = ANY (ARRAY[step.id]) AND run.head = step.after AND run.hash = step.after_hash
         AND run.token = step.held_token AND run.owner IS NOT DISTINCT FROM step.held_owner;
@@ -222,6 +224,12 @@ append_noted AS (
 )
 SELECT id
 FROM moved;
+
+-- run_touch --
+-- A gate opened or closed while the run went on. Differs because whether the write it came with was refused is known only here.
+UPDATE run
+SET changed = pg_current_xact_id()::text::bigint
+WHERE id = :run_id AND head = :head AND hash = :hash;
 
 -- run_position --
 -- Differs because here the row is locked, which in SQLite the whole database is.
@@ -424,6 +432,26 @@ WHERE strpos(id, :text) > 0 OR strpos(display_id, :text) > 0
     OR strpos(lower(pipeline COLLATE "C"), :text) > 0 OR strpos(lower(detail COLLATE "C"), :text) > 0
 ORDER BY created_at_us DESC, id DESC
 LIMIT :found;
+
+-- run_heads --
+-- Differs because the ids come as an array.
+SELECT id, head, status, changed, owner, token,
+    coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+FROM run
+WHERE id = ANY (:ids::text[]);
+
+-- run_change_number --
+-- Differs because a change has the number of its transaction: below the oldest that is open, all of them can be read.
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 1;
+
+-- run_changed --
+-- Differs because all runs that were written in one transaction have its number, and come together.
+SELECT {run_columns}, hash, changed,
+    coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+FROM run
+WHERE changed > :after AND changed < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+ORDER BY changed
+FETCH FIRST (:limit) ROWS WITH TIES;
 
 -- run_relatives --
 SELECT id

@@ -9,7 +9,7 @@ messages need the calls of a write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import astuple
@@ -55,6 +55,24 @@ class PostgresRuns:
             lambda wire: wire.run(statements.BEGIN_LOOKING, statements.PLANNED, *calls, statements.COMMIT)
         )
         return rows.sound(newest(found, query.limit), self._listed)
+
+    async def heads(self, ids: Collection[str]) -> Mapping[str, port.RunHead]:
+        wanted, now_us = statements.texts(list(ids)), self._ownership.now_us()
+        asked = statements.call("run_heads", ids=wanted, now_us=now_us)
+        (found,) = await self._connections.use(lambda wire: wire.run(asked))
+        return rows.heads_of(found, self._ownership.is_alive)
+
+    async def changed(self, after: int, limit: int) -> port.Changes:
+        # The number first: each statement sees what was committed before it, so none below it is missing.
+        number = statements.call("run_change_number")
+        asked = statements.call("run_changed", after=after, limit=limit, now_us=self._ownership.now_us())
+        (((upto,),), found) = await self._connections.use(lambda wire: wire.run(number, asked))
+        return rows.changes_of(found, upto, limit, self._ownership.is_alive)
+
+    async def change_number(self) -> int:
+        asked = statements.call("run_change_number")
+        (((number,),),) = await self._connections.use(lambda wire: wire.run(asked))
+        return int(number)
 
     async def relatives(self, run_id: str) -> Sequence[port.Listed]:
         return await self._connections.use(lambda wire: self._relatives(wire, run_id))

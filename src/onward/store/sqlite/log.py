@@ -172,6 +172,7 @@ Rows = list[tuple[object, ...]]
 _RUN_INSERT, _RUN_UPDATE = compact(QUERIES["run_insert"]), compact(QUERIES["run_update"])
 _RUN_ADVANCE, _PLACE_LOCK = compact(QUERIES["run_advance"]), compact(QUERIES["place_lock"])
 _EVENT_INSERT, _BLOB_HOLD = compact(QUERIES["event_insert"]), compact(QUERIES["blob_hold"])
+_CHANGE_NEXT = compact(QUERIES["change_next"])
 _CHANGING = attrgetter(*(column.name for column in rows.CHANGING_COLUMNS))
 
 
@@ -207,6 +208,7 @@ class SqliteWriter(msgspec.Struct):
         write, append_id = member.write, member.append_id
         refusal = _occupied(db, write) or _without_parent(db, write, later) or _without_content(db, write)
         if refusal is None:
+            db.execute(_CHANGE_NEXT)
             db.execute(_RUN_INSERT, (*_all_columns(write), self.now_us(), self.lease_us, write.at_us))
             if db.changes():
                 self._write(db, member, later)
@@ -251,6 +253,7 @@ class SqliteWriter(msgspec.Struct):
             if refusal is not None:
                 return refusal
             times = (self.now_us(), self.lease_us, write.at_us)
+            db.execute(_CHANGE_NEXT)
             db.execute(
                 _RUN_UPDATE, (*_changed_columns(write), *times, write.run_id, *write.after, token, owner)
             )
@@ -273,6 +276,9 @@ class SqliteWriter(msgspec.Struct):
                 put_blob(db, name, content, write.at_us)
         if write.gates:
             put_gates(db, write.gates)
+            if write.row is None:
+                db.execute(_CHANGE_NEXT)
+                db.execute(QUERIES["run_touch"], (write.run_id,))
         if write.calls:
             put_messages(db, write)
         if write.notifications is not None:

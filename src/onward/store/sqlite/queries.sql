@@ -27,11 +27,12 @@ FROM identity;
 {changing} = :{changing}
 
 -- run_insert --
-INSERT INTO run ({run_columns}, hash, parent_hash, lease_until_us, due_at_us)
+INSERT INTO run ({run_columns}, hash, parent_hash, lease_until_us, due_at_us, changed)
 VALUES (
     {run_values}, :hash, :parent_hash,
     CASE WHEN :owner IS NOT NULL THEN coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us END,
-    coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :wake_at_us - :at_us
+    coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :wake_at_us - :at_us,
+    (SELECT number FROM change)
 )
 ON CONFLICT (id) DO NOTHING;
 
@@ -51,8 +52,19 @@ SET {run_changes}, hash = :hash,
     due_at_us = CASE
         WHEN :wake_at_us = wake_at_us THEN due_at_us
         ELSE coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :wake_at_us - :at_us
-    END
+    END,
+    changed = (SELECT number FROM change)
 WHERE id = :id AND head = :after AND hash = :after_hash AND token = :held_token AND owner IS :held_owner;
+
+-- run_touch --
+-- A gate opened or closed while the run went on.
+UPDATE run
+SET changed = (SELECT number FROM change)
+WHERE id = ?;
+
+-- change_next --
+UPDATE change
+SET number = number + 1;
 
 -- run_position --
 SELECT head, hash, status, owner, token,
@@ -196,6 +208,24 @@ FROM (
 ) AS listed
 WHERE instr(id, :text) OR instr(display_id, :text) OR instr(lower(pipeline), :text) OR instr(lower(detail), :text)
 LIMIT :found;
+
+-- run_heads --
+SELECT id, head, status, changed, owner, token,
+    coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+FROM run
+WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- run_change_number --
+SELECT number
+FROM change;
+
+-- run_changed --
+SELECT {run_columns}, hash, changed,
+    coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+FROM run
+WHERE changed > :after
+ORDER BY changed
+LIMIT :limit;
 
 -- run_relatives --
 SELECT id

@@ -10,8 +10,9 @@ messages need the log's writer.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -66,6 +67,24 @@ class SqliteRuns:
         ]
         return rows.sound(newest(found, query.limit), self._listed)
 
+    async def heads(self, ids: Collection[str]) -> Mapping[str, port.RunHead]:
+        return await self._database.look(lambda db: self._heads(db, ids))
+
+    def _heads(self, db: apsw.Connection, ids: Collection[str]) -> Mapping[str, port.RunHead]:
+        values = {"ids": json.dumps(list(ids)), "now_us": self._ownership.now_us()}
+        return rows.heads_of(db.execute(QUERIES["run_heads"], values), self._ownership.is_alive)
+
+    async def changed(self, after: int, limit: int) -> port.Changes:
+        return await self._database.look(lambda db: self._changed(db, after, limit))
+
+    def _changed(self, db: apsw.Connection, after: int, limit: int) -> port.Changes:
+        values = {"after": after, "limit": limit, "now_us": self._ownership.now_us()}
+        found = db.execute(QUERIES["run_changed"], values).fetchall()
+        return rows.changes_of(found, _change_number(db), limit, self._ownership.is_alive)
+
+    async def change_number(self) -> int:
+        return await self._database.look(_change_number)
+
     async def relatives(self, run_id: str) -> Sequence[port.Listed]:
         return await self._database.look(lambda db: self._relatives(db, run_id))
 
@@ -106,6 +125,10 @@ class SqliteRuns:
 
     def _listed(self, columns: Sequence[Any]) -> port.Listed:
         return rows.listed_of(columns, self._ownership.is_alive)
+
+
+def _change_number(db: apsw.Connection) -> int:
+    return int(db.execute(QUERIES["run_change_number"]).get)
 
 
 class SqliteGates:

@@ -1,3 +1,10 @@
+-- Needs no holders: an older one would not number the changes that it makes.
+-- The number of the change that a run was written with last: its creation, another status, a gate that opened or closed, and
+-- never a step in passing, which would have to write every index of the run. It is the number of the transaction: one that is
+-- below the oldest that is still open can be read, and nothing will ever appear below it.
+ALTER TABLE run ADD COLUMN changed BIGINT NOT NULL DEFAULT 0;
+CREATE INDEX run_by_change ON run (changed);
+
 -- Who may ask a server: tokens, the sessions that were opened with them, and codes that open one session each. Of a secret
 -- only its hash is here. `token` is the one that a session or a code belongs to; it ends with that.
 CREATE TABLE principal (

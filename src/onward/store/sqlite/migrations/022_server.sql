@@ -1,3 +1,14 @@
+-- Needs no holders: an older one would not number the changes that it makes.
+-- The number of the change that a run was written with last: its creation, another status, a gate that opened or closed, and
+-- never a step in passing. The count is kept apart, so that no number comes twice, also if the newest run is deleted.
+ALTER TABLE run ADD COLUMN changed INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX run_by_change ON run (changed);
+CREATE TABLE change (
+    number INTEGER NOT NULL
+) STRICT;
+INSERT INTO change (number)
+VALUES (0);
+
 -- Who may ask a server: tokens, the sessions that were opened with them, and codes that open one session each. Of a secret
 -- only its hash is here. `token` is the one that a session or a code belongs to; it ends with that.
 CREATE TABLE principal (
