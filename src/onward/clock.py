@@ -167,6 +167,11 @@ class SystemIds:
         return secrets.token_hex(10)
 
 
+def new_secret() -> str:
+    """A secret of 256 random bits: 43 characters of A-Z, a-z, 0-9, _ and -."""
+    return secrets.token_urlsafe(32)
+
+
 class SystemDice:
     """Ordinary pseudo-randomness; nothing secret depends on it."""
 

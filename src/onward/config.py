@@ -64,6 +64,11 @@ def step_key() -> str | None:
     return VARIABLES.get("ONWARD_IDEMPOTENCY_KEY") or None
 
 
+def chosen_token() -> str | None:
+    """The token that the operator chose for a server."""
+    return VARIABLES.get("ONWARD_TOKEN") or None
+
+
 def tool_environment(extra: tuple[str, ...] = ()) -> dict[str, str]:
     """The variables that shell commands get: some always, and those that `extra` names."""
     return {name: value for name, value in VARIABLES.items() if is_named(name, (*ALWAYS_PASSED, *extra))}
@@ -175,6 +180,8 @@ class Settings(msgspec.Struct, frozen=True):
     """`[mcp]` as it is written; `agents/tools/mcp/settings.py` reads it when agents are served."""
     redact: RedactSettings = DEFAULT_REDACT
     chats: ChatSettings | None = None
+    serve: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """`[serve]` as it is written; `server/settings.py` reads it when a server starts."""
 
     @property
     def has_provider(self) -> bool:
@@ -229,6 +236,7 @@ def load_settings(
         mcp=table_of(file.get("mcp", {}), "mcp"),
         redact=read_redact(file.get("redact", {}), file=CONFIG_FILE, path=project.path),
         chats=chat_settings(file["chats"]) if "chats" in file else None,
+        serve=table_of(file.get("serve", {}), "serve"),
     )
 
 
@@ -288,7 +296,7 @@ def _patterns(given: str | None, value: object) -> tuple[str, ...]:
 
 
 FILE_BYTES_MAX = 1024 * 1024
-TABLES = {"agents", "chats", "providers", "programs", "prices", "tools", "mcp", "notify", "redact"}
+TABLES = {"serve", "agents", "chats", "providers", "programs", "prices", "tools", "mcp", "notify", "redact"}
 KNOWN = {"db", "app", "answers", "tool_env", "grace", "blocked", "runs", "files", "log"} | TABLES
 AGENT_SETTINGS = {"model", "summary_model", "allowed_tools"}
 _TEXTS = KNOWN - TABLES - {"grace", "blocked", "tool_env"}

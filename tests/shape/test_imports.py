@@ -57,7 +57,11 @@ LAYERS: dict[str, list[str]] = {
         *("chats", "carry", "engine", "draw", "receipts", "read", "observe", "store", "machine", "pipeline"),
         *("model", "errors", "clock", "redact", "version", "process", "entry", "replies"),
     ],
-    "server": ["operations", "replies", "observe", "store", "model", "errors", "clock"],
+    # The worker in it is given; what it asks of an engine is how to be asked to stop.
+    "server": [
+        *("operations", "replies", "observe", "store", "model", "errors", "clock", "version"),
+        *("worker", "notify", "chats", "read", "redact", "draw", "engine.stop"),
+    ],
 }
 # Who stores runs is decided in one place: all others know the parts of a store, never an adapter.
 ADAPTERS = ("store.memory", "store.sqlite", "store.postgres")
@@ -76,6 +80,8 @@ EXECUTING: dict[str, list[str]] = {
     # Is the worker: it claims runs under its own name.
     # It also counts what its engine and store do.
     "workers": ["engine", "store"],
+    # Holds a worker.
+    "serve": ["engine", "store"],
 }
 for executing, parts in EXECUTING.items():
     LAYERS[f"cli.commands.{executing}"] = [*LAYERS["cli.commands"], *parts]
@@ -95,6 +101,9 @@ TYPE_ONLY: dict[str, list[str]] = {
 # A library that only some files may know. A trailing * also matches `sqlite_lock`, `sqlite.files` and so on.
 CONFINED: dict[str, list[str]] = {
     "apsw": ["store.sqlite*", "testing*"],
+    "starlette": ["server*"],
+    "uvicorn": ["server*"],
+    "websockets": ["server*"],
     "psycopg": ["store.postgres*", "testing*"],
     "psycopg_pool": ["store.postgres*", "testing*"],
     "cyclopts": ["cli*"],

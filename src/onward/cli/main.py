@@ -63,6 +63,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("chat", "start/chat", "Say something in a chat: resume, steer, answer or start a run."),
     ("chats", "look/chat", "List chats, or show one with its runs and messages."),
     ("submit", "start/submit", "Create one or many runs and leave them to the workers."),
+    ("serve", "operate/serve", "Serve the API and the page, and execute runs."),
     ("worker", "operate/workers", "Claim due runs and execute them."),
     ("workers", "operate/workers", "List the processes that hold runs."),
     ("recover", "operate/workers", "Look once for runs whose process died."),

@@ -241,6 +241,17 @@ OPERATING: Mapping[str, Manual] = {
             USAGE: MISUSED,
         },
     ),
+    "serve": Manual(
+        {
+            "onward serve": "on this machine alone, at port 8765; prints a link to sign in",
+            "onward serve --no-worker": "execute nothing here",
+        },
+        {
+            FINE: "stopped as asked, and all its runs were handed back",
+            FAILED: f"runs were cut off when the grace time ended; or {REFUSED}",
+            USAGE: "the command line or a setting is wrong, the port is taken, or others could read tokens",
+        },
+    ),
     "workers": Manual({"onward workers": "who holds runs, and who is dead"}, LOOK),
     "recover": Manual(
         {"onward recover": "stop or requeue the runs of dead processes"},

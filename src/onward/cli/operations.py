@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from onward.config import (
     ADDRESS,
     CONFIG_FILE,
+    DIRECTORY,
     Settings,
     load_settings,
     place_in,
@@ -139,6 +140,14 @@ def _app_in(module: ModuleType, attribute: str, name: str) -> Onward:
     if found is None:
         raise InvalidInput(f"--app {name}: module {module.__name__} has no {attribute!r}; {meant}")
     raise InvalidInput(f"--app {name} has the type {type(found).__name__} and is no Onward app; {meant}")
+
+
+def token_place(settings: Settings) -> str:
+    """The file with the token of this machine: beside the database, or in the project for one elsewhere."""
+    if ADDRESS in settings.db or settings.db == ":memory:":
+        return settings.project.path(os.path.join(DIRECTORY, "token"))
+    above, name = os.path.split(os.path.abspath(settings.db))
+    return os.path.join(above, "token" if os.path.basename(above) == DIRECTORY else f"{name}-token")
 
 
 @asynccontextmanager

@@ -172,6 +172,7 @@ REPLIES: Mapping[str, Sequence[JsonReply]] = {
     "chat": (JsonReply(MessageSent),),
     "chats": (JsonReply(ChatList), JsonReply(ChatPage, "with show")),
     "submit": (JsonReply(RunState), JsonReply(list[RunListed], "--from-jsonl")),
+    "serve": (JsonReply(WorkerDone),),
     "worker": (JsonReply(WorkerDone),),
     "workers": (JsonReply(list[shapes.WorkerListed]),),
     "recover": (JsonReply(RunsRecovered),),

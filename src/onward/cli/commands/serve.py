@@ -1,0 +1,225 @@
+"""`onward serve`: the API, the page and a worker, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from onward.cli.commands.workers import DRAINING, Watch
+from onward.cli.operations import app_of, courier_of, token_place
+from onward.cli.options import COMMON, Common, LogFormat, Out, number
+from onward.cli.output import FAILED, FINE
+from onward.cli.signals import Force, on_signals
+from onward.clock import SystemClock, SystemIds, new_secret
+from onward.config import CONFIG_FILE, chosen_token, load_settings
+from onward.engine.engine import ignore
+from onward.engine.stop import StopSwitch
+from onward.machine.plan.planner import DRAIN
+from onward.model.settings import DEFAULT_CHATS
+from onward.model.values import CONCURRENCY, PORT
+from onward.operations.local.access import Access
+from onward.operations.local.operations import LocalOperations
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onward.cli.output import Output
+    from onward.cli.replies import WorkerDone
+    from onward.engine.engine import Engine
+    from onward.model.events import Event
+    from onward.model.run import Run
+    from onward.notify.courier import Courier
+    from onward.server.hosts import Hosts
+    from onward.server.settings import ServeSettings
+    from onward.worker import Shift
+
+
+async def serve(
+    *,
+    host: Annotated[str | None, Parameter(help="The address to listen on (127.0.0.1).")] = None,
+    port: Annotated[int | None, number(PORT, help="The port to listen on (8765).")] = None,
+    public_url: Annotated[
+        str | None, Parameter(help="Where people find it behind a proxy, such as https://host/onward.")
+    ] = None,
+    no_worker: Annotated[bool, Parameter(help="Execute no runs here; workers elsewhere do.")] = False,
+    concurrency: Annotated[
+        int | None, number(CONCURRENCY, help="How many runs to execute at once (4).")
+    ] = None,
+    tls_cert: Annotated[str | None, Parameter(help="A certificate, to speak TLS.", metavar="FILE")] = None,
+    tls_key: Annotated[str | None, Parameter(help="The key of the certificate.", metavar="FILE")] = None,
+    insecure_http: Annotated[
+        bool, Parameter(help="Be reached from elsewhere without TLS: tokens can be read on their way.")
+    ] = False,
+    log_format: LogFormat = None,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Serve the API and the page, and execute runs, until asked to stop.
+
+    Prints a link that signs a browser in once. Programs send a token; that of this machine is in a file
+    beside the database. SIGTERM or Ctrl-C takes no new work and lets each step finish; a second one stops
+    now. Any number of servers may share one PostgreSQL.
+    """
+    from onward.server.life import bound, check_bind
+    from onward.server.settings import read_serve
+
+    settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
+    flags: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "public_url": public_url,
+        "concurrency": concurrency,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+    }
+    given = {name: value for name, value in flags.items() if value is not None}
+    given |= {"worker": False} if no_worker else {}
+    given |= {"insecure_http": True} if insecure_http else {}
+    how = read_serve(settings.serve, given, file=CONFIG_FILE)
+    chosen = chosen_token()
+    check_bind(how, chosen)
+    with bound(how) as sock:
+        how = msgspec.structs.replace(how, port=sock.getsockname()[1])
+        return await _Serving(
+            common, out, how, chosen, Watch(metrics=None, log_format=log_format, out=out)
+        ).run(sock)
+
+
+class _Serving:
+    """One server, from its engine to its end."""
+
+    def __init__(
+        self, common: Common, out: Output, how: ServeSettings, chosen: str | None, watch: Watch
+    ) -> None:
+        self._common, self._out, self._how, self._chosen, self._watch = common, out, how, chosen, watch
+        self._settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
+        self._stop = StopSwitch(self._settings.grace_s)
+        self._courier: Courier | None = None
+        self._clock = SystemClock()
+
+    async def run(self, sock: Any) -> int:
+        """Open what there is, recover, serve, and drain."""
+        app = app_of(self._settings)
+        self._out.redactor = app.redactor
+        try:
+            observe = self._observe if self._settings.notify else ignore
+            engine = await self._watch.engine(app, self._settings.tool_env, observe)
+            self._courier = courier_of(
+                app, engine.store, self._settings, warn=self._watch.warn, stop=self._stop
+            )
+            async with nullcontext() if self._courier is None else self._courier.at_work():
+                shift = await self._served(engine, sock)
+        finally:
+            await app.close()
+        left = shift.left_behind
+        self._out.say(f"server stopped{f'; runs cut off: {left}' if left else ''}")
+        if self._out.is_json:
+            done: WorkerDone = {"driven": shift.executed, "left_behind": left}
+            self._out.value(done)
+        return FAILED if left else FINE
+
+    async def _served(self, engine: Engine, sock: Any) -> Shift:
+        from onward.server.app import make_app
+        from onward.server.context import Context
+        from onward.server.hosts import hosts_of
+        from onward.server.life import listener, live, recover
+        from onward.server.reading import LoopReader
+
+        chats = self._settings.chats or DEFAULT_CHATS
+        operations = LocalOperations(engine, self._clock, chats)
+        hosts = hosts_of(self._how, self._how.port)
+        context = Context(
+            operations=operations,
+            reader=LoopReader(operations),
+            store=engine.store,
+            clock=self._clock,
+            ids=SystemIds(),
+            settings=self._how,
+        )
+        server = listener(make_app(context, hosts), self._how)
+        link = await self._link(engine, hosts)
+        await recover(operations, self._out.say)
+        with on_signals(self._asked, Force(self._settings.grace_s, FAILED)):
+            return await live(
+                context,
+                server,
+                sock,
+                work=lambda: self._work(engine),
+                stop=self._stop,
+                opened=lambda: self._out.say(f"Onward is at {hosts.url} · sign in: {link}"),
+            )
+
+    async def _work(self, engine: Engine) -> Shift:
+        from onward.chats.dispatch import Dispatcher
+        from onward.worker import Shift, Worker
+
+        if not self._how.worker:
+            await self._sweep(engine)
+            return Shift(0, 0)
+        worker = Worker(
+            engine,
+            self._clock,
+            self._stop,
+            concurrency=self._how.concurrency,
+            say=self._out.say,
+            warn=self._watch.warn,
+            metrics=self._watch.metrics,
+            chats=Dispatcher(engine, self._clock, self._settings.chats or DEFAULT_CHATS),
+        )
+        return await worker.run()
+
+    async def _sweep(self, engine: Engine) -> None:
+        """Look for runs of dead processes, as a worker does."""
+        news = asyncio.Event()
+        self._stop.listen(news.set)
+        while self._stop.reason is None:
+            await engine.sweep()
+            await self._clock.wait_s(1.0, news)
+
+    async def _link(self, engine: Engine, hosts: Hosts) -> str:
+        """A link that signs in once, with the token of this machine."""
+        access = Access(engine.store, self._clock, SystemIds(), new_secret)
+        if self._chosen is not None:
+            token = await access.take_chosen(self._chosen)
+        else:
+            place = token_place(self._settings)
+            made = await access.local_token(read_token(place))
+            write_token(place, made.text)
+            token = made.principal
+        return f"{hosts.url}/sign-in#{await access.make_code(token)}"
+
+    def _asked(self) -> None:
+        if self._stop.reason is None:
+            self._out.say(DRAINING)
+            self._watch.drain()
+        self._stop.request(DRAIN)
+
+    def _observe(self, run: Run, events: Sequence[Event]) -> None:
+        if self._courier is not None:
+            self._courier.observe(run, events)
+
+
+def read_token(place: str) -> str | None:
+    """The token in a file; None without one."""
+    try:
+        with open(place, encoding="ascii") as file:
+            return file.read(500).strip()
+    except (OSError, ValueError):
+        return None
+
+
+def write_token(place: str, token: str) -> None:
+    """Write a token where only its owner can read it; the file is replaced as a whole."""
+    if read_token(place) == token:
+        return
+    os.makedirs(os.path.dirname(place) or ".", mode=0o700, exist_ok=True)
+    beside = f"{place}.new"
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(f"{token}\n")
+    os.replace(beside, place)

@@ -1,0 +1,281 @@
+"""The operations, each at its route: a request is decoded, asked, and its reply sent as it is.
+
+`decide` and `look` ask an operation for whoever answers: other rooms, such as the documents' own paths,
+use them too, so that roles by field and the audit are the same for all. A request is decoded straight into
+structs that are made from the types of the operations: a field or a parameter that they do not have is
+refused, for a misspelt filter must not list everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Mapping
+from typing import TYPE_CHECKING, Any, cast, get_origin
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.responses import Response
+
+from onward.errors import InvalidInput, RunNotFound
+from onward.model.ids import EXACT, RUN_ID_OWN
+from onward.operations.http import LIMIT, LIMIT_MAX, ROUTES, Route, route_of
+from onward.operations.requests import Request
+from onward.server.body import read_body
+from onward.server.place import Asked, Place, check_role
+from onward.server.problems import Problem
+
+if TYPE_CHECKING:
+    from onward.operations.protocol import Operations
+    from onward.server.context import Context
+
+JSON = "application/json"
+NOT_GIVEN = msgspec.UNSET
+KEY_CHARACTERS_MAX = 200
+PARAMETERS_MAX = 300
+
+
+def places(context: Context) -> list[Place]:
+    """Every route of the table."""
+    return [ApiPlace(route).place() for route in ROUTES]
+
+
+async def look(asked: Asked, asks: str, request: Request) -> Any:
+    """What an operation that changes nothing replies."""
+    return await asked.context.reader.read(lambda operations: ask(operations, asks, request))
+
+
+async def decide(asked: Asked, asks: str, request: Request, *, subject: str) -> Any:
+    """What an operation replies that changes something: judged by its fields, and written down before."""
+    route = route_of(asks)
+    check_fields(asked, route, request)
+    await asked.note(asks, subject, getattr(request, "key", None) if "key" in route.of_caller else None)
+    return await ask(asked.context.operations, asks, request)
+
+
+async def ask(operations: Operations, asks: str, request: Request) -> Any:
+    """Ask an operation by its name."""
+    group, _, name = asks.partition(".")
+    return await getattr(getattr(operations, group), name)(request)
+
+
+def check_fields(asked: Asked, route: Route, request: Request) -> None:
+    """Refuse fields that only an admin may give, unless one asks."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(type(request))}
+    for name in route.admin:
+        if getattr(request, name) != defaults[name]:
+            check_role(asked.who, "admin", why=f"{name} of {route.operation}")
+
+
+def of_caller(asked: Asked, request: type[Request], among: frozenset[str]) -> dict[str, Any]:
+    """The fields of a request that come from the credential and the headers."""
+    found: dict[str, Any] = {}
+    if "by" in among:
+        found["by"] = asked.by
+    if "key" in among:
+        found["key"] = key_of(asked)
+    head = head_of(asked)
+    if "if_head" in among:
+        found["if_head"] = head
+    elif head is not None:
+        raise InvalidInput("If-Match means nothing here; leave it out.")
+    return found
+
+
+def key_of(asked: Asked) -> str | None:
+    """The idempotency key, with whose it is: two callers never share one."""
+    given = asked.http.headers.getlist("idempotency-key")
+    if not given:
+        return None
+    key = given[0]
+    if len(given) > 1 or not 1 <= len(key) <= KEY_CHARACTERS_MAX or not (key.isascii() and key.isprintable()):
+        raise InvalidInput(
+            f"Idempotency-Key is not one key of 1 to {KEY_CHARACTERS_MAX} printable ASCII characters."
+        )
+    return f"{asked.owner}/{key}"
+
+
+def head_of(asked: Asked) -> int | None:
+    """The event that If-Match names."""
+    given = asked.http.headers.get("if-match")
+    if given is None:
+        return None
+    number = given.strip().removeprefix('"').removesuffix('"')
+    if given.strip() != f'"{number}"' or not number.isdecimal() or not number.isascii() or len(number) > 18:
+        raise InvalidInput('If-Match is not the ETag of a run, such as "55".')
+    return int(number)
+
+
+class ApiPlace:
+    """One route: how its request is decoded, and how its reply is sent."""
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        given = list(route.in_query)
+        self.many = {
+            route.names.get(one.name, one.name)
+            for one in msgspec.structs.fields(route.request)
+            if one.name in given and get_origin(one.type) is tuple
+        }
+        self.query = struct_of(route, given, "Query")
+        self.body = struct_of(route, route.in_body, "Body") if route.method in ("POST", "PUT") else None
+        self._decoder = None if self.body is None else msgspec.json.Decoder(self.body)
+        self._parameters = {route.names.get(name, name) for name in given}
+        if route.pages:
+            self._parameters.add("limit")
+
+    def place(self) -> Place:
+        """Where it is answered."""
+        route = self.route
+        return Place(route.method, route.path, route.role, self.answer, is_new=route.is_new)
+
+    async def answer(self, asked: Asked) -> Response:
+        """Ask the operation, and send what it replies."""
+        route, in_path = self.route, dict(asked.path)
+        query = self._query(asked.http.scope["query_string"])
+        limit = page_limit(query) if route.pages else LIMIT
+        fields = self._exact(in_path) | of_caller(asked, route.request, route.of_caller)
+        fields |= self._converted(query)
+        if self._decoder is not None:
+            fields |= self._decoded(await read_body(asked), asked)
+        request = route.request(**fields)
+        subject = " ".join((*in_path.values(), *_named(request, route)))
+        if route.pages:
+            return await self._page(asked, request, limit)
+        if route.is_read:
+            return await asked.context.reader.read(lambda ops: self._looked(ops, request))
+        return self._reply(await decide(asked, route.asks, request, subject=subject))
+
+    def _query(self, raw: bytes) -> dict[str, Any]:
+        """The parameters as they are written: known ones alone, and once, but for lists."""
+        found: dict[str, Any] = {}
+        for name, value in parameters(raw):
+            if name not in self._parameters:
+                known = ", ".join(sorted(self._parameters)) or "none"
+                raise InvalidInput(f"there is no parameter {name[:40]!r} here; there are {known}.")
+            if name in self.many:
+                found.setdefault(name, []).append(value)
+            elif name in found:
+                raise InvalidInput(f"the parameter {name!r} is given twice.")
+            else:
+                found[name] = value
+        if "limit" in self._parameters and not route_limits(found):
+            raise InvalidInput(f"limit is not a whole number from 1 to {LIMIT_MAX}.")
+        return found
+
+    def _converted(self, query: dict[str, Any]) -> dict[str, Any]:
+        return given_of(msgspec.convert(query, self.query, strict=False))
+
+    def _decoded(self, body: bytes, asked: Asked) -> dict[str, Any]:
+        """The fields of the body, without those that were not given."""
+        assert self._decoder is not None
+        given = given_of(self._decoder.decode(body or b"{}"))
+        if local := [name for name in self.route.local if name in given]:
+            self._check_local(local, asked)
+        return dict(self.route.defaults) | given
+
+    def _check_local(self, given: list[str], asked: Asked) -> None:
+        settings = asked.context.settings
+        allowed = {"source", "file"} if settings.inline else set()
+        if refused := [name for name in given if name not in allowed]:
+            raise Problem(
+                403,
+                "not_over_http",
+                f"{', '.join(refused)} cannot be given over HTTP.",
+                advice="Register the pipeline, and name it as `pipeline`.",
+                details={"fields": refused},
+            )
+
+    def _exact(self, in_path: dict[str, str]) -> dict[str, Any]:
+        """The values of the path; a run is named by its whole id alone."""
+        run = in_path.get("run")
+        if run is None:
+            return in_path
+        if not RUN_ID_OWN.fullmatch(run):
+            raise RunNotFound(run[:64])
+        return in_path | {"run": EXACT + run}
+
+    async def _looked(self, operations: Operations, request: Request) -> Response:
+        return self._reply(await ask(operations, self.route.asks, request))
+
+    def _reply(self, reply: Any) -> Response:
+        """The reply as it is. A run's ETag is its head."""
+        route, headers = self.route, {}
+        run = reply.get("run") if route.status == 201 and isinstance(reply.get("run"), dict) else reply
+        if isinstance(run, dict) and isinstance(run.get("head"), int):
+            headers["ETag"] = f'"{run["head"]}"'
+        if route.status == 201 and isinstance(run, dict):
+            headers["Location"] = f"/api/runs/{run['id']}"
+        return Response(msgspec.json.encode(reply), route.status, headers, JSON)
+
+    async def _page(self, asked: Asked, request: Request, limit: int) -> Response:
+        asks, pages = self.route.asks, self.route.pages
+        group, _, name = asks.partition(".")
+
+        async def read(operations: Operations) -> bytes:
+            told = cast("AsyncIterable[Any]", getattr(getattr(operations, group), name)(request))
+            found: list[Any] = []
+            async for one in told:
+                found.append(one)
+                if len(found) == limit:
+                    break
+            cursor = found[-1][pages] if len(found) == limit else None
+            return msgspec.json.encode({PAGES[asks]: found, "cursor": cursor})
+
+        return Response(await asked.context.reader.read(read), 200, media_type=JSON)
+
+
+PAGES = {
+    "look.read_events": "events",
+    "look.list_checkpoints": "checkpoints",
+    "messages.read_messages": "pieces",
+}
+"""What a page of an operation calls what is on it."""
+
+
+def parameters(raw: bytes) -> list[tuple[str, str]]:
+    """The parameters of a query, in their order."""
+    try:
+        text = raw.decode("ascii")
+        return parse_qsl(
+            text, keep_blank_values=True, errors="strict", max_num_fields=PARAMETERS_MAX, separator="&"
+        )
+    except ValueError:
+        raise InvalidInput(f"the query is not UTF-8, or has more than {PARAMETERS_MAX} parameters.") from None
+
+
+def route_limits(query: Mapping[str, Any]) -> bool:
+    """Whether the limit of a query, if it has one, can be that of a page."""
+    given = query.get("limit", str(LIMIT))
+    return given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= LIMIT_MAX
+
+
+def page_limit(query: dict[str, Any]) -> int:
+    """How much a page holds; taken out of a query that does not ask the operation for it."""
+    return int(query.pop("limit", LIMIT))
+
+
+def given_of(found: Any) -> dict[str, Any]:
+    """The fields that were given."""
+    values = ((name, getattr(found, name)) for name in found.__struct_fields__)
+    return {name: value for name, value in values if value is not NOT_GIVEN}
+
+
+def struct_of(route: Route, names: list[str] | tuple[str, ...], end: str) -> type[msgspec.Struct]:
+    """A struct of some fields of a request. One that is not given is told from one that has its default."""
+    fields: list[tuple[str, Any, Any] | tuple[str, Any]] = []
+    for one in msgspec.structs.fields(route.request):
+        if one.name in names:
+            is_needed = one.required and one.name not in route.defaults
+            kind: Any = one.type
+            fields.append((one.name, kind) if is_needed else (one.name, kind | msgspec.UnsetType, NOT_GIVEN))
+    return msgspec.defstruct(
+        f"{route.request.__name__}{end}",
+        fields,
+        rename=dict(route.names),
+        forbid_unknown_fields=True,
+        kw_only=True,
+    )
+
+
+def _named(request: Request, route: Route) -> list[str]:
+    """What a request is about, besides what its path names."""
+    return [str(getattr(request, name)) for name in (*route.query, "chat", "scope") if hasattr(request, name)]

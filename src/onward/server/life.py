@@ -1,0 +1,167 @@
+"""The life of a server: its socket, what it recovers, its worker, and how it ends.
+
+The socket is bound first, so that a taken port fails before a run is touched; nothing is accepted before
+what was interrupted has been recovered. Asked to stop, it takes no new work and lets steps finish, while
+whoever waits can still look; then the listener closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from onward.engine.stop import StopSwitch
+from onward.errors import InvalidInput
+from onward.operations.requests import RecoverRuns, RunGates
+from onward.server.context import Context
+from onward.server.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from onward.operations.protocol import Operations
+    from onward.worker import Shift
+
+IDLE_S, HEAD_BYTES_MAX, CLOSE_S = 75, 16 * 1024, 5
+WITHOUT_TLS_CHARACTERS_MIN, TOKEN_CHARACTERS_MIN = 32, 16
+
+
+def check_bind(settings: ServeSettings, chosen: str | None) -> None:
+    """Refuse to be reached from elsewhere without TLS, or with a token that could be guessed."""
+    if chosen is not None and (len(chosen) < TOKEN_CHARACTERS_MIN or not chosen.isprintable()):
+        raise InvalidInput(f"ONWARD_TOKEN has fewer than {TOKEN_CHARACTERS_MIN} printable characters.")
+    if chosen is not None and not (chosen.isascii() and " " not in chosen):
+        raise InvalidInput("ONWARD_TOKEN has a space, or a character that is not ASCII.")
+    if settings.is_loopback:
+        return
+    if chosen is not None and len(chosen) < WITHOUT_TLS_CHARACTERS_MIN:
+        raise InvalidInput(
+            f"{settings.host} can be reached from elsewhere, and ONWARD_TOKEN has fewer than "
+            f"{WITHOUT_TLS_CHARACTERS_MIN} characters."
+        )
+    if not settings.is_tls and not settings.insecure_http:
+        raise InvalidInput(
+            f"{settings.host} can be reached from elsewhere, where tokens could be read on their way; give "
+            "--tls-cert and --tls-key, or put a proxy in front of 127.0.0.1, or say --insecure-http."
+        )
+
+
+@contextlib.contextmanager
+def bound(settings: ServeSettings) -> Iterator[socket.socket]:
+    """The socket, bound and not yet listening; InvalidInput if it cannot be."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setblocking(False)
+        try:
+            sock.bind((settings.host, settings.port))
+            sock.listen(2048)  # else a second server on this port would find out too late
+        except OSError as error:
+            raise InvalidInput(_cannot(error, settings)) from None
+        yield sock
+
+
+def _cannot(error: OSError, settings: ServeSettings) -> str:
+    where = f"port {settings.port} of {settings.host}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where} is in use; stop what uses it, or choose another with --port."
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"{where} may not be opened; choose one above 1023."
+    return f"cannot listen on {where}: {error.strerror or error}."
+
+
+async def recover(operations: Operations, say: Callable[[str], None]) -> None:
+    """Stop or requeue the runs of dead processes, and say which, in the words that people look for."""
+    found = await operations.decide.recover_runs(RecoverRuns())
+    for run in found["interrupted"]:
+        say(f"run {run['id']}: {run['status']} ({run['detail']})")
+    for run in found["requeued"]:
+        say(f"run {run['id']}: {run['status']}, and continues")
+    for id in found["waiting"]:
+        gates = await operations.lists.run_gates(RunGates(run=f"id:{id}"))
+        say(f"run {id} waits for an answer at {', '.join(gate['gate'] for gate in gates)}")
+    for one in found["broken"]:
+        say(f"run {one['run']} could not be recovered: {one['error']}")
+    say(
+        f"Recovery complete: {len(found['interrupted'])} workflows marked failed, "
+        f"{len(found['waiting'])} approvals restored."
+    )
+
+
+class Listener(uvicorn.Server):
+    """Uvicorn, without its hands on the signals: it would raise them again before the worker has drained."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave the signals to whoever started the server."""
+        yield
+
+
+def listener(app: Any, settings: ServeSettings) -> Listener:
+    """What accepts connections. Addresses that a proxy names are not believed here."""
+    config = uvicorn.Config(
+        app,
+        loop="asyncio",
+        http="h11",
+        ws="websockets-sansio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+        timeout_keep_alive=IDLE_S,
+        timeout_graceful_shutdown=CLOSE_S,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        ws_max_size=64 * 1024,
+        ws_per_message_deflate=False,
+    )
+    try:
+        config.load()
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"the certificate or its key cannot be used: {error}.") from None
+    return Listener(config)
+
+
+async def live(
+    context: Context,
+    server: Listener,
+    sock: socket.socket,
+    *,
+    work: Callable[[], Awaitable[Shift]],
+    stop: StopSwitch,
+    opened: Callable[[], None],
+) -> Shift:
+    """Serve until asked to stop, and until the worker has drained; returns what it did.
+
+    A worker that fails, because the database is gone, ends the server with its error.
+    """
+    life = context.life
+
+    def asked() -> None:
+        life.draining.set()
+
+    stop.listen(asked)
+    serving = asyncio.create_task(server.serve(sockets=[sock]), name="onward listener")
+    working = asyncio.ensure_future(work())
+    try:
+        opened()
+        await asyncio.wait([serving, working], return_when=asyncio.FIRST_COMPLETED)
+        life.draining.set()
+        life.ending.set()
+        server.should_exit = True
+        server.force_exit = stop.is_now
+        await serving
+        return await working
+    finally:
+        stop.unlisten(asked)
+        server.should_exit = server.force_exit = True
+        for task in (working, serving):
+            if not task.done():
+                task.cancel()
+        await asyncio.gather(serving, working, return_exceptions=True)

@@ -1,0 +1,127 @@
+"""What a browser and a probe need: the page, its files, health, metrics, and the description of the API."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from onward.operations.http import VIEWER
+from onward.server.openapi import document, document_page
+from onward.server.place import NOBODY, PAGE, Asked, Mounted, Place
+from onward.server.problems import Problem
+
+if TYPE_CHECKING:
+    from onward.server.context import Context
+    from onward.server.hosts import Hosts
+
+HTML, PLAIN = "text/html; charset=utf-8", "text/plain; charset=utf-8"
+_HERE = os.path.dirname(__file__)
+PAGES = (
+    os.path.normpath(os.path.join(_HERE, "..", "page")),
+    os.path.normpath(os.path.join(_HERE, "..", "..", "..", "web", "dist")),
+)
+"""Where the built page is: in the package, or where `make web` puts it."""
+_ASSET = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){1,4}")
+TYPES = {
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+    "woff2": "font/woff2",
+    "png": "image/png",
+    "json": "application/json",
+}
+FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
+NOT_BUILT = (
+    "<!doctype html><html lang=en><meta charset=utf-8><title>Onward</title>"
+    "<h1>Onward</h1><p>The page is not built here: <code>make web</code> builds it. "
+    "The API is complete without it: <a href=docs>its description</a> needs a token.</p></html>"
+)
+
+Metrics = Callable[[], Awaitable[str]]
+
+
+def places(context: Context) -> list[Mounted]:
+    """The page and its files, the probes, and the descriptions."""
+    return [
+        Place("GET", "/healthz", NOBODY, healthz),
+        Place("GET", "/readyz", NOBODY, readyz),
+        Place("GET", "/favicon.svg", NOBODY, favicon),
+        Place("GET", "/assets/{name}", NOBODY, asset),
+        Place(PAGE, "/", NOBODY, shell),
+        Place("GET", "/metrics", VIEWER, metrics),
+        Place("GET", "/api/openapi.json", VIEWER, openapi),
+        Place("GET", "/docs", VIEWER, docs),
+    ]
+
+
+async def healthz(asked: Asked) -> Response:
+    """Whether this process is alive."""
+    return Response("ok\n", 200, media_type=PLAIN)
+
+
+async def readyz(asked: Asked) -> Response:
+    """Whether it takes work: not while it drains."""
+    life = asked.context.life
+    fault = "draining" if life.is_draining else life.fault
+    return Response(f"{fault or 'ok'}\n", 503 if fault else 200, media_type=PLAIN)
+
+
+async def shell(asked: Asked) -> Response:
+    """The page, the same for all its routes; its address is in `<base href>`."""
+    hosts: Hosts = asked.context.extra["hosts"]
+    text = read_page("index.html")
+    if text is None:
+        return Response(NOT_BUILT, 200, media_type=HTML)
+    based = text.decode().replace('<base href="/"', f'<base href="{hosts.base}/"', 1)
+    return Response(based, 200, media_type=HTML)
+
+
+async def asset(asked: Asked) -> Response:
+    """A file of the page. Its name has the hash of what is in it, so it may be kept for good."""
+    name = asked.path["name"]
+    content = read_page("assets", name) if _ASSET.fullmatch(name) else None
+    if content is None:
+        raise Problem(404, "not_found", "there is no such file of the page.")
+    kind = TYPES.get(name.rpartition(".")[2], "application/octet-stream")
+    return Response(content, 200, dict(FOR_GOOD), kind)
+
+
+async def favicon(asked: Asked) -> Response:
+    """The picture of the page."""
+    content = read_page("favicon.svg")
+    if content is None:
+        raise Problem(404, "not_found", "there is no such file of the page.")
+    return Response(content, 200, media_type=TYPES["svg"])
+
+
+async def metrics(asked: Asked) -> Response:
+    """Figures for Prometheus."""
+    page: Metrics | None = asked.context.extra.get("metrics")
+    if page is None:
+        raise Problem(404, "not_found", "this server has no figures.")
+    return Response(await page(), 200, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def openapi(asked: Asked) -> Response:
+    """The description of the API for programs."""
+    return Response(document(), 200, media_type="application/json")
+
+
+async def docs(asked: Asked) -> Response:
+    """The description of the API for people, without a script."""
+    return Response(document_page(), 200, media_type=HTML)
+
+
+def read_page(*names: str) -> bytes | None:
+    """A file of the built page; None if there is none."""
+    for directory in PAGES:
+        try:
+            with open(os.path.join(directory, *names), "rb") as file:
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            continue
+    return None
