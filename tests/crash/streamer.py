@@ -28,7 +28,7 @@ from tests.conformance.drafts import Draft, held
 from tests.conformance.faults import FaultyStore
 
 STEP = "start#1"
-TICK_S = 0.004
+PAUSE_S = 0.004
 TOKENS = 60
 
 
@@ -115,7 +115,7 @@ class DoomedFlushes(FaultyStore):
 async def main(db: str, chat: str, point: str, *run_ids: str) -> None:
     """Stream into all of the runs at once."""
     store = DoomedFlushes(await open_store(db), int(point))
-    flusher = Flusher(store.messages, SystemClock(), tick_s=TICK_S)
+    flusher = Flusher(store.messages, SystemClock(), pause_s=PAUSE_S)
     await asyncio.gather(*(stream_for_ever(store, flusher, chat, run_id) for run_id in run_ids))
 
 

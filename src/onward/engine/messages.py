@@ -1,6 +1,6 @@
 """Text on its way into messages, and what becomes of it afterwards.
 
-- `Flusher`: what the streams of a process have new is stored in one transaction, four times a second.
+- `Flusher`: what the streams of a process have new is stored in one transaction, again and again.
 - `MessageStream`: the text of one message, cut into chunks and kept until it is durable. Known secrets are
   taken out before, also if one comes in pieces.
 - `Saying`: what people and Onward say. These messages are whole from the start, and stored before anything
@@ -48,7 +48,12 @@ from onward.store.codec import content_hash
 from onward.store.port.messages import Flushed, Growth, Intakes, MessageQuery, Messages
 
 log = logging.getLogger("onward.messages")
-TICK_S = 0.25
+PAUSE_S = 0.05
+"""From the end of a flush to the next, unless there is much to store or flushes are slow."""
+PAUSE_FACTOR = 4
+"""A slow flush is followed by a pause of so many times its length: flushing takes a fifth of the time."""
+PAUSE_S_MAX = 0.25
+"""Readers do not wait longer than this for a slow store to rest."""
 LOCKED_S = 0.02
 """How long to leave a chat alone that others have locked."""
 BATCH_MAX = 200
@@ -57,8 +62,9 @@ BATCH_MAX = 200
 class Flusher:
     """Stores the text of all messages that this process streams.
 
-    It has a task only while there is something to store. What the `redactor` knows is never stored. `note`,
-    `forget` and `turn_of` are for its streams.
+    The first text is stored at once, and what follows soon after the last flush is done, so readers of an
+    answer that is cut off find nearly all of it. It has a task only while there is something to store. What
+    the `redactor` knows is never stored. `note`, `forget` and `turn_of` are for its streams.
     """
 
     def __init__(
@@ -67,10 +73,11 @@ class Flusher:
         clock: Clock,
         *,
         redactor: Redactor = NOTHING_SECRET,
-        tick_s: float = TICK_S,
+        pause_s: float = PAUSE_S,
     ) -> None:
         self._redactor = redactor
-        self._messages, self._clock, self._tick_s = messages, clock, tick_s
+        self._messages, self._clock, self._pause_s = messages, clock, pause_s
+        self._next_s = 0.0
         self._waiting: dict[MessageStream, None] = {}
         self._open: set[MessageStream] = set()
         self._urgent, self._turn = asyncio.Event(), asyncio.Event()
@@ -143,10 +150,11 @@ class Flusher:
     async def _flush_all(self) -> None:
         try:
             while self._waiting:
-                await self._clock.wait_s(self._tick_s, self._urgent)
-                self._urgent.clear()
+                await self._until_due()
+                began_s = self._clock.awake_s()
                 streams = [stream for stream in self._waiting if stream.has_rest][:BATCH_MAX]
                 is_locked = await self._flush(streams)
+                self._next_s = next_flush_s(began_s, self._clock.awake_s(), self._pause_s)
                 for stream in [stream for stream in self._waiting if not stream.has_rest]:
                     del self._waiting[stream]
                 turn, self._turn = self._turn, asyncio.Event()
@@ -155,6 +163,13 @@ class Flusher:
                     await self._clock.wait_s(LOCKED_S, asyncio.Event())
         finally:
             self._task = None
+
+    async def _until_due(self) -> None:
+        if (left_s := self._next_s - self._clock.awake_s()) > 0:
+            await self._clock.wait_s(left_s, self._urgent)
+        else:
+            await asyncio.sleep(0)  # what others write in this turn of the loop is stored with it
+        self._urgent.clear()
 
     async def _flush(self, streams: Sequence[MessageStream]) -> bool:
         """Flush these; says whether others had locked a chat."""
@@ -185,10 +200,15 @@ class Flusher:
             log.warning("the text of %d messages is not stored yet: %s", len(streams), error)
 
 
+def next_flush_s(began_s: float, ended_s: float, pause_s: float = PAUSE_S) -> float:
+    """When to flush again after a flush that began and ended at these times."""
+    return ended_s + max(pause_s, min((ended_s - began_s) * PAUSE_FACTOR, PAUSE_S_MAX))
+
+
 CHUNK_CHARACTERS_MAX = 16 * 1024
 FLUSH_CHUNKS_MAX = 8
 FLUSH_BYTES = 2 * 1024
-"""As much as this is not kept waiting for the next tick."""
+"""As much as this is not kept waiting for the pause to end."""
 BEHIND_BYTES = 256 * 1024
 """A stream that has more than this to store makes its writer wait."""
 

@@ -14,10 +14,12 @@ from onward.engine.messages import (
     EVERY_S,
     FLUSH_BYTES,
     KEPT_S,
-    TICK_S,
+    PAUSE_S,
+    PAUSE_S_MAX,
     Flusher,
     MessageStream,
     MessageTidying,
+    next_flush_s,
 )
 from onward.errors import StoreCorrupt, StoreUnavailable
 from onward.model.call import Streamed
@@ -100,8 +102,8 @@ async def until(condition: Callable[[], object]) -> None:
 async def test_a_refresh_in_the_middle_shows_what_was_said_so_far(
     store: Store, flusher: Flusher, clock: ManualClock, watched: Watched
 ) -> None:
-    """S2-1, S2-9, S2-12, S2-20, S2-25: an empty answer is stored as streaming; then it is written four times
-    a second as it grows, and whoever looks sees it."""
+    """S2-1, S2-9, S2-12, S2-20, S2-25: an empty answer is stored as streaming; then its first words are
+    written at once and the others soon, and whoever looks sees them."""
     draft = await speaking(store)
     assert (await only(store, draft.id)).state is MessageState.STREAMING
     assert await texts(store, draft) == []
@@ -109,21 +111,64 @@ async def test_a_refresh_in_the_middle_shows_what_was_said_so_far(
         for number in range(3):
             for word in ("Once ", "upon ", "a time "):
                 stream.write(TEXT, word)
-            await clock.until_waiting()
-            assert len(watched.batches) == number
-            clock.advance(TICK_S)
+            if number:
+                await clock.until_waiting()
+                assert len(watched.batches) == number
+                clock.advance(PAUSE_S)
             await until(lambda: not stream.has_rest)
             assert len(watched.batches) == number + 1
             assert await texts(store, draft) == ["Once upon a time "] * (number + 1)
         assert (await only(store, draft.id)).state is MessageState.STREAMING
 
 
-async def test_much_text_does_not_wait_for_the_tick(store: Store, flusher: Flusher) -> None:
+async def test_much_text_does_not_wait_for_the_pause_to_end(store: Store, flusher: Flusher) -> None:
     draft = await speaking(store)
     with stream_of(flusher, draft) as stream:
-        stream.write(TEXT, "a" * FLUSH_BYTES)
-        await until(lambda: not stream.has_rest)  # the clock stands still
-        assert await texts(store, draft) == ["a" * FLUSH_BYTES]
+        for number in range(3):
+            stream.write(TEXT, "a" * FLUSH_BYTES)
+            await until(lambda: not stream.has_rest)  # the clock stands still
+            assert await texts(store, draft) == ["a" * FLUSH_BYTES] * (number + 1)
+
+
+async def test_text_that_comes_after_a_silence_is_stored_at_once(
+    store: Store, flusher: Flusher, clock: ManualClock
+) -> None:
+    draft = await speaking(store)
+    with stream_of(flusher, draft) as stream:
+        for word in ("a", "b"):
+            stream.write(TEXT, word)
+            await until(lambda: not stream.has_rest)  # the clock stands still
+            clock.advance(PAUSE_S)
+        assert await texts(store, draft) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("took_s", "pause_s"), [(0.0, PAUSE_S), (0.01, PAUSE_S), (0.03, 0.12), (0.05, 0.2), (7.0, PAUSE_S_MAX)]
+)
+def test_flushes_that_are_slow_come_less_often(took_s: float, pause_s: float) -> None:
+    assert next_flush_s(100.0, 100.0 + took_s) - (100.0 + took_s) == pytest.approx(pause_s)
+
+
+async def test_a_slow_store_has_time_between_two_flushes(
+    store: Store, watched: Watched, flusher: Flusher, clock: ManualClock
+) -> None:
+    async def slow(flush: Flush, batch: Sequence[Growth]) -> Sequence[Flushed]:
+        clock.advance(2 * PAUSE_S)
+        return await flush(batch)
+
+    draft = await speaking(store)
+    watched.troubles.append(slow)
+    with stream_of(flusher, draft) as stream:
+        stream.write(TEXT, "a")
+        await until(lambda: not stream.has_rest)
+        stream.write(TEXT, "b")
+        await clock.until_waiting()
+        clock.advance(PAUSE_S)
+        await clock.until_waiting()
+        assert await texts(store, draft) == ["a"]
+        clock.advance(PAUSE_S_MAX)
+        await until(lambda: not stream.has_rest)
+        assert await texts(store, draft) == ["a", "b"]
 
 
 async def test_all_streams_share_a_flush(store: Store, flusher: Flusher, watched: Watched) -> None:
@@ -301,9 +346,8 @@ async def test_a_secret_that_comes_in_pieces_is_stored_nowhere(
     with stream_of(flusher, draft) as stream:
         for piece in ("it is correct", "-horse-", "batt"):
             stream.write(TEXT, piece)
-            await clock.until_waiting()
-            clock.advance(TICK_S)
             await until(lambda: not stream.has_rest)
+            clock.advance(PAUSE_S)
         stream.write(TEXT, "ery, and corr")
         stream.write(TOOL_CALL, f"use {secret}")
         assert await stream.drain()
