@@ -14,7 +14,8 @@ import logging
 import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -29,6 +30,7 @@ from onward.config import (
 from onward.errors import InvalidInput, StoreReadOnly
 from onward.model.values import LEASE, is_named
 from onward.store.port.store import Store
+from onward.store.reader import Reader
 
 if TYPE_CHECKING:
     from onward.agents.lists import ProgramShown
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from onward.workspace.port import OldTrees
 
 
+T = TypeVar("T")
 POSTGRES = ("postgres://", "postgresql://")
 PROJECT_RUNS = os.path.join(".onward", "runs")
 
@@ -143,6 +146,26 @@ async def _opened_store(db: str, lease_s: float | None) -> Store:
     from onward.store.sqlite import adapter
 
     return adapter.SqliteStore(db.removeprefix("sqlite://"), lease_s=lease_s or adapter.LEASE_S)
+
+
+async def open_reader(db: str, build: Callable[[Store], T], *, name: str = "onward reader") -> Reader[T]:
+    """Open a database that is open already once more, for reading beside the event loop.
+
+    `build` makes what reads, such as operations, in the reader's thread. A file cannot be written through it;
+    a server gets connections of its own.
+    """
+    check_address(db)
+    if db == ":memory:":
+        raise InvalidInput("a database in memory cannot be opened twice; name a file or a server.")
+    return await Reader.start(partial(_opened_to_read, db), build, name=name)
+
+
+async def _opened_to_read(db: str) -> Store:
+    if db.startswith(POSTGRES):
+        return await _opened_store(db, None)
+    from onward.store.sqlite import adapter
+
+    return adapter.SqliteStore(db.removeprefix("sqlite://"), connect=adapter.connect_to_read)
 
 
 log_warning = logging.getLogger("onward").warning

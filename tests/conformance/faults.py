@@ -150,6 +150,9 @@ class FaultyStore:
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         return await self.store.watch(on_due)
 
+    async def version(self) -> int | None:
+        return await self.store.version()
+
     async def check(self) -> Sequence[tuple[str, bool, str]]:
         return await self.store.check()
 

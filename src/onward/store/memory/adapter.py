@@ -77,6 +77,9 @@ class MemoryStore:
 
         return unwatch
 
+    async def version(self) -> int | None:
+        return None
+
     async def check(self) -> Sequence[tuple[str, bool, str]]:
         return (
             ("durability", False, "the memory store keeps nothing; use SQLite or PostgreSQL to keep runs"),

@@ -86,6 +86,13 @@ class Store(Protocol):
         """
         ...
 
+    async def version(self) -> int | None:
+        """Another number after every write of any process; None if asking would cost as much as reading.
+
+        It is asked outside transactions, and is only good for being compared with the one before.
+        """
+        ...
+
     async def check(self) -> Sequence[tuple[str, bool, str]]:
         """What `onward doctor` says about this database: subject, whether it is well, and a sentence."""
         ...

@@ -113,6 +113,9 @@ class PostgresStore:
         await listener.start()
         return listener.stop
 
+    async def version(self) -> int | None:
+        return None
+
     async def check(self) -> Sequence[tuple[str, bool, str]]:
         return await self._appending.use(lambda wire: check_database(wire, self._clock))
 

@@ -42,6 +42,11 @@ WATCH_S = 0.1
 LEASE_S = 60.0
 
 
+def connect_to_read(path: str) -> apsw.Connection:
+    """A connection that cannot write."""
+    return apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+
+
 class SqliteStore:
     """Runs in one SQLite file.
 
@@ -114,6 +119,9 @@ class SqliteStore:
         (newest,) = one(db, "run_newest_due", now_us=self._ownership.now_us()) or (0,)
         return int(newest)
 
+    async def version(self) -> int | None:
+        return await self._database.glance(_version)
+
     async def check(self) -> Sequence[tuple[str, bool, str]]:
         return await self._database.look(lambda db: check_database(db, self.path))
 
@@ -125,6 +133,11 @@ class SqliteStore:
 def _written(db: apsw.Connection) -> tuple[int, int]:
     """Another value after each write: of other connections, and of this one."""
     return int(db.execute("PRAGMA data_version").get), db.total_changes()
+
+
+def _version(db: apsw.Connection) -> int:
+    others, ours = _written(db)
+    return (others << 32) + ours
 
 
 def read_identity(db: apsw.Connection, path: str) -> Identity:

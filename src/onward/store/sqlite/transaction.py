@@ -95,6 +95,16 @@ class Transactions:
 
         return await self._patiently(reading)
 
+    async def glance(self, read: Callable[[apsw.Connection], T]) -> T:
+        """One read without a transaction."""
+
+        def reading() -> T:
+            found = read(self._db)
+            self._whereabouts.check()
+            return found
+
+        return await self._patiently(reading)
+
     def _has_changed(self) -> bool:
         """Whether another process wrote to a file that this one reads without its locks."""
         return self._stamp is not None and not self._stamp.has_log and self._stamp != Stamp.of(self.path)
