@@ -74,6 +74,21 @@ def test_a_handler_that_is_no_function_is_refused(app: Onward, what: Any, says: 
     assert app.handlers == {}
 
 
+def takes_nothing() -> None:
+    return None
+
+
+def takes_two(step: StepContext, more: str) -> None:
+    return None
+
+
+@pytest.mark.parametrize("what", [takes_nothing, takes_two])
+def test_a_handler_that_takes_no_step_is_refused_when_it_is_registered(app: Onward, what: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"'greet' cannot be called with one argument, the step; give it"):
+        app.handler("greet")(what)
+    assert app.handlers == {}
+
+
 def test_an_object_that_can_be_called_is_a_handler(app: Onward) -> None:
     app.handler("greet")(Greeter())
     assert list(app.handlers) == ["greet"]

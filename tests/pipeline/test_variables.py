@@ -63,6 +63,12 @@ def test_a_variable_that_is_set_and_not_passed_says_what_to_write() -> None:
     assert 'tool_env = ["TOKEN"]' in said
 
 
+def test_the_goal_in_a_command_is_told_its_variable() -> None:
+    (said,) = warnings('tool_command="echo $goal"')
+    assert "uses $goal, which only prompts replace" in said
+    assert 'write "$ONWARD_CONTEXT_GOAL"' in said
+
+
 @pytest.mark.parametrize("name", ["HOME", "DEPLOY_KEY", "ONWARD_STEP", "ONWARD_DB"])
 def test_a_variable_that_commands_get_is_no_warning(name: str) -> None:
     assert warnings(f'tool_command="echo ${name}"') == []

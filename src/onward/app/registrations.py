@@ -8,6 +8,7 @@ under names, and runs are started by them.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
@@ -282,6 +283,24 @@ def _check_function(function: object, kind: str, place: str) -> None:
         raise InvalidInput(
             f"{place}: the handler {kind!r} is {shown(function)}, and must be a function that takes a step."
         )
+    if not _takes_a_step(function):
+        raise InvalidInput(
+            f"{place}: the handler {kind!r} cannot be called with one argument, the step; "
+            "give it one parameter: `def handler(step)`."
+        )
+
+
+def _takes_a_step(function: Callable[..., Any]) -> bool:
+    """Whether it can be called with one value. What has no signature is believed."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(None)
+    except TypeError:
+        return False
+    return True
 
 
 BLOCKED_S = 1.0

@@ -203,9 +203,23 @@ def _missing(error: MissingArgumentError, argument: Any) -> str:
     return f"{name} needs a value." if is_given else f"`{command}` needs {name}."
 
 
+_ELSEWHERE = {
+    **dict.fromkeys(("list", "ls", "ps", "runs"), "status"),
+    **dict.fromkeys(("server", "ui", "dashboard", "up"), "serve"),
+    **dict.fromkeys(("start", "exec", "execute"), "run"),
+    **dict.fromkeys(("approve", "reject"), "answer"),
+    **dict.fromkeys(("fork",), "replay"),
+    **dict.fromkeys(("check", "lint"), "validate"),
+    **dict.fromkeys(("--input", "--inputs", "--param", "--params", "--var", "--arg"), "--set"),
+}
+"""What other tools call it. `stop` and `delete` have several meanings here, so nothing is suggested."""
+
+
 def _hint(typed: str, names: Collection[str]) -> str:
     from onward.pipeline.vocabulary import is_near
 
+    if (ours := _ELSEWHERE.get(typed.lower(), "")) in names:
+        return f" Did you mean {ours}?"
     word = typed.lower().lstrip("-")
     near = sorted({n for n in names if is_near(word, n.lstrip("-")) or _is_slip(word, n.lstrip("-"))})
     longer = sorted(name for name in names if len(word) >= 3 and name.lstrip("-").startswith(word))

@@ -89,13 +89,14 @@ FOREIGN_GRAPH: Mapping[str, str] = {
     "backoff_policy": "retry_policy",
     "max_node_visits": "max_visits",
     "max_goal_gate_redirects": "max_reroutes",
+    "tools": "allowed_tools",
     "context_fidelity_default": "default_fidelity",
     "context_thread_default": "default_thread_id",
     "default_node_timeout": "node [timeout=...]",
     "loop_restart_persist_keys": "loop_restart_keep on the edge that restarts",
 }
 FOREIGN_NODE: Mapping[str, Mapping[str, str]] = {
-    "codergen": {"llm_prompt": "prompt", "reasoning": "reasoning_effort"},
+    "codergen": {"llm_prompt": "prompt", "reasoning": "reasoning_effort", "tools": "allowed_tools"},
     "tool": dict.fromkeys(("script", "command", "cmd"), "tool_command"),
     "wait.human": {
         "question": "human.question",

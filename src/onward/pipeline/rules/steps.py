@@ -23,6 +23,7 @@ from onward.model.context import (
     OUTCOME,
     PREFERRED_LABEL,
     references,
+    variable_of,
 )
 from onward.model.values import BUILT_IN_TOOLS, Variables
 from onward.pipeline.gate import Unaskable, question_of
@@ -121,6 +122,10 @@ def _missing(owner: Graph | Node, variables: Variables) -> Iterator[Problem]:
             if name in variables.present:
                 fix = f'write tool_env = ["{name}"] in onward.toml'
                 yield about(owner, f"{uses} commands do not get", key=key, offset=offset, fix=fix)
+            elif name == "goal":
+                uses = f"the {what} of {owner.subject} uses ${name}, which only prompts"
+                fix = f'write "${variable_of(name)}"'
+                yield about(owner, f"{uses} replace", key=key, offset=offset, fix=fix)
             else:
                 fix = f"set it, and name it in tool_env; or write ${{{name}:-}} if it may be missing"
                 yield about(owner, f"{uses} is not set here", key=key, offset=offset, fix=fix)
