@@ -10,6 +10,7 @@ import pytest
 from onward.agents.model import FinishReason, TextDelta
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
+from onward.model.chat import message_id
 from onward.model.run import RunStatus
 from onward.operations.local.look import LocalLook
 from onward.operations.requests import ShowRun
@@ -70,6 +71,7 @@ async def test_the_progress_of_an_agent_begins_at_zero_and_grows_with_every_answ
         "model": NAME,
         "rounds": 0,
         "rounds_max": 4,
+        "message": message_id("run", "write#1", "m1", 1),
         "text": "Once",
         "reasoning": "A story. ",
         "calls": [{"call": "m1", "type": "model", "name": NAME, "state": "open", "result": None}],
@@ -83,6 +85,7 @@ async def test_the_progress_of_an_agent_begins_at_zero_and_grows_with_every_answ
     at_one = {
         **at_zero,
         "rounds": 1,
+        "message": message_id("run", "write#1", "m2", 1),
         "text": "Once upon a time, there was",
         "reasoning": "A story. And its end. ",
         "calls": [answered, {**answered, "call": "m2", "state": "open"}],

@@ -66,6 +66,7 @@ def view_row(
         "next": row.next_node,
         "parent": _view_parent(row),
         "steps_finished": row.steps_finished,
+        "claims": row.token,
         "holder": owner_label(holder.owner) if holder is not None and holder.is_alive else None,
         "path": row.path,
         "pipeline_hash": row.pipeline_hash,

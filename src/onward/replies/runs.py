@@ -94,7 +94,10 @@ class RunNamed(TypedDict):
 
 
 class RunListed(RunNamed):
-    """A run as lists show it. A running run whose owner died is interrupted, whoever finds out first."""
+    """A run as lists show it. A running run whose owner died is interrupted, whoever finds out first.
+
+    `claims` counts how often a process has claimed it.
+    """
 
     pipeline: str
     reason: str
@@ -104,6 +107,7 @@ class RunListed(RunNamed):
     next: str | None
     parent: ForkPoint | None
     steps_finished: int
+    claims: int
     holder: str | None
     path: str | None
     pipeline_hash: str

@@ -135,6 +135,7 @@ class StepProgress(TypedDict):
     """What an open step has of its calls: whoever continues it begins with that.
 
     `rounds` counts the answered requests to its model; the next one is `rounds + 1`, of `rounds_max`.
+    `message` is the last message that its calls wrote in the chat.
     """
 
     step: str
@@ -143,6 +144,7 @@ class StepProgress(TypedDict):
     model: str
     rounds: int
     rounds_max: int | None
+    message: str | None
     text: str
     reasoning: str
     calls: list[CallProgress]

@@ -149,6 +149,7 @@ class ProgressView(msgspec.Struct, frozen=True):
             "model": memory.past.model,
             "rounds": rounds,
             "rounds_max": await self._rounds_max(run, opened.node) if memory.past.model else None,
+            "message": next((said[-1] for said in reversed(memory.messages.values()) if said), None),
             "text": _joined(parts, ChunkKind.TEXT),
             "reasoning": _joined(parts, ChunkKind.REASONING),
             "calls": list(_calls(memory, calls, seen, is_held=is_held)),
