@@ -64,6 +64,8 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("chats", "look/chat", "List chats, or show one with its runs and messages."),
     ("submit", "start/submit", "Create one or many runs and leave them to the workers."),
     ("serve", "operate/serve", "Serve the API and the page, and execute runs."),
+    ("tokens", "operate/access", "List, add and revoke the tokens of a server, or print a link."),
+    ("audit", "operate/access", "List what was asked to be changed over HTTP."),
     ("worker", "operate/workers", "Claim due runs and execute them."),
     ("workers", "operate/workers", "List the processes that hold runs."),
     ("recover", "operate/workers", "Look once for runs whose process died."),

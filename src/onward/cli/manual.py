@@ -252,6 +252,17 @@ OPERATING: Mapping[str, Manual] = {
             USAGE: "the command line or a setting is wrong, the port is taken, or others could read tokens",
         },
     ),
+    "tokens": Manual(
+        {
+            "onward tokens": "who may use the server, and until when",
+            "onward tokens add ci --role operator --expires 90d": "a new token, printed once",
+            "onward tokens revoke ci": "end it, and the sessions that were opened with it",
+            "onward tokens link": "a link that signs a browser in once",
+        },
+        LOOK,
+        takes="[list | add NAME | revoke NAME | link]",
+    ),
+    "audit": Manual({"onward audit --limit 20": "the newest changes, and who asked for them"}, LOOK),
     "workers": Manual({"onward workers": "who holds runs, and who is dead"}, LOOK),
     "recover": Manual(
         {"onward recover": "stop or requeue the runs of dead processes"},

@@ -19,6 +19,7 @@ from onward.config import (
     CONFIG_FILE,
     DIRECTORY,
     Settings,
+    chosen_token,
     load_settings,
     place_in,
     redactor_of,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from onward.engine.stop import StopSwitch
     from onward.notify.courier import Courier
     from onward.operations.here.directories import RunDirectories, RunLogs
+    from onward.operations.local.access import Access, LocalAccess
     from onward.operations.local.chats import LocalMessages
     from onward.operations.local.database import LocalLimits, LocalPipelines
     from onward.operations.local.effects import LocalEffects
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from onward.operations.local.look import LocalLook
     from onward.operations.local.submit import LocalSubmit
     from onward.receipts.run_directory import Homes
+    from onward.store.port.principals import Principal
     from onward.store.port.store import Store
 
 
@@ -142,12 +145,70 @@ def _app_in(module: ModuleType, attribute: str, name: str) -> Onward:
     raise InvalidInput(f"--app {name} has the type {type(found).__name__} and is no Onward app; {meant}")
 
 
-def token_place(settings: Settings) -> str:
-    """The file with the token of this machine: beside the database, or in the project for one elsewhere."""
+def token_place(settings: Settings, what: str = "token") -> str:
+    """The file with the token of this machine: beside the database, or in the project for one elsewhere.
+
+    Beside it, with `what` as `server`, a server that runs here writes its address.
+    """
     if ADDRESS in settings.db or settings.db == ":memory:":
-        return settings.project.path(os.path.join(DIRECTORY, "token"))
+        return settings.project.path(os.path.join(DIRECTORY, what))
     above, name = os.path.split(os.path.abspath(settings.db))
-    return os.path.join(above, "token" if os.path.basename(above) == DIRECTORY else f"{name}-token")
+    return os.path.join(above, what if os.path.basename(above) == DIRECTORY else f"{name}-{what}")
+
+
+def read_line(place: str) -> str | None:
+    """The line in a small file, such as that of a token; None without one."""
+    try:
+        with open(place, encoding="ascii") as file:
+            return file.read(500).strip() or None
+    except (OSError, ValueError):
+        return None
+
+
+def write_line(place: str, line: str) -> None:
+    """Write a line where only its owner can read it; the file is replaced as a whole."""
+    if read_line(place) == line:
+        return
+    os.makedirs(os.path.dirname(place) or ".", mode=0o700, exist_ok=True)
+    beside = f"{place}.new"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with open(os.open(beside, flags, 0o600), "w", encoding="ascii") as file:
+        os.fchmod(file.fileno(), 0o600)  # it may have been there, and readable for others
+        file.write(f"{line}\n")
+    os.replace(beside, place)
+
+
+@asynccontextmanager
+async def access_of(common: Common, *, makes: bool = False) -> AsyncIterator[LocalAccess]:
+    """Who may use the servers of the database that is named; a command that adds a token `makes` it."""
+    from onward.clock import SystemClock, SystemIds, new_secret
+    from onward.operations.local.access import Access, LocalAccess
+
+    async with opened(place_of(common), makes=makes) as store:
+        yield LocalAccess(Access(store, SystemClock(), SystemIds(), new_secret))
+
+
+async def server_link(common: Common) -> str:
+    """A link that signs in once at the server of this machine, with its token."""
+    settings = load_settings(db=common.db, app=common.app)
+    address = read_line(token_place(settings, "server"))
+    if address is None:
+        raise InvalidInput("no server runs here; `onward serve` starts one, and prints a link.")
+    async with access_of(common) as access:
+        return (
+            f"{address}/sign-in#{await access.access.make_code(await machine_token(settings, access.access))}"
+        )
+
+
+async def machine_token(settings: Settings, access: Access) -> Principal:
+    """The token of this machine: that which its operator chose, or one in a file, made if there is none."""
+    chosen = chosen_token()
+    if chosen is not None:
+        return await access.take_chosen(chosen)
+    place = token_place(settings)
+    made = await access.local_token(read_line(place))
+    write_line(place, made.text)
+    return made.principal
 
 
 @asynccontextmanager

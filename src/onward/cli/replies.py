@@ -20,6 +20,7 @@ from onward.operations.here.replies import (
 )
 from onward.replies import database as shapes
 from onward.replies import steps as step_shapes
+from onward.replies.access import AuditPage, TokenList, TokenListed, TokenMade
 from onward.replies.chats import ChatList, ChatPage, MessagePiece, MessageSent
 from onward.replies.runs import GateListed, ResumePreview, RunListed, RunState, RunWithNotice
 
@@ -114,6 +115,12 @@ class CompletionShown(TypedDict):
     script: str
 
 
+class LinkMade(TypedDict):
+    """A link that signs a browser in once."""
+
+    link: str
+
+
 class JsonReply(msgspec.Struct, frozen=True):
     """One kind of reply. `when` tells it from the command's others; `is_lines`: one value per line."""
 
@@ -173,6 +180,13 @@ REPLIES: Mapping[str, Sequence[JsonReply]] = {
     "chats": (JsonReply(ChatList), JsonReply(ChatPage, "with show")),
     "submit": (JsonReply(RunState), JsonReply(list[RunListed], "--from-jsonl")),
     "serve": (JsonReply(WorkerDone),),
+    "tokens": (
+        JsonReply(TokenList),
+        JsonReply(TokenMade, "with add"),
+        JsonReply(TokenListed, "with revoke"),
+        JsonReply(LinkMade, "with link"),
+    ),
+    "audit": (JsonReply(AuditPage),),
     "worker": (JsonReply(WorkerDone),),
     "workers": (JsonReply(list[shapes.WorkerListed]),),
     "recover": (JsonReply(RunsRecovered),),

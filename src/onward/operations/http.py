@@ -197,6 +197,10 @@ OTHERS: tuple[Route, ...] = (
     _get("/effects", "effects.get_effect"),
     _put("/effects", "effects.settle_effect", ADMIN, query=("key",)),
     _delete("/effects", "effects.forget_effect", ADMIN, query=("key",)),
+    _get("/tokens", "access.list_tokens", ADMIN),
+    _post("/tokens", "access.add_token", ADMIN, status=201),
+    _delete("/tokens/{id}", "access.revoke_token", ADMIN),
+    _get("/audit", "access.list_audit", ADMIN),
 )
 
 ROUTES: tuple[Route, ...] = RUNS + OTHERS

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Protocol
 
 from onward.operations import requests
+from onward.replies import access as access_shapes
 from onward.replies import database as shapes
 from onward.replies import runs as run_shapes
 from onward.replies import steps as step_shapes
@@ -156,6 +157,18 @@ class StartOperations(Protocol):
     async def fork_run(self, request: requests.ForkRun) -> run_shapes.RunWithNotice: ...
 
 
+class AccessOperations(Protocol):
+    """Says who may use a server, and what they asked it to change."""
+
+    async def list_tokens(self, request: requests.ListTokens) -> access_shapes.TokenList: ...
+
+    async def add_token(self, request: requests.AddToken) -> access_shapes.TokenMade: ...
+
+    async def revoke_token(self, request: requests.RevokeToken) -> access_shapes.TokenListed: ...
+
+    async def list_audit(self, request: requests.ListAudit) -> access_shapes.AuditPage: ...
+
+
 class Operations(Protocol):
     """Everything that can be asked, in its groups."""
 
@@ -188,3 +201,6 @@ class Operations(Protocol):
 
     @property
     def start(self) -> StartOperations: ...
+
+    @property
+    def access(self) -> AccessOperations: ...

@@ -6,7 +6,7 @@ with another request it is refused (`key_reused`). One that changes a run may na
 seen (`if_head`); when the run has moved on it is refused (`stale_head`). Costs are in millionths of a dollar.
 
 In order: look at one run, list all runs, create runs, decide about a run; then limits, chats, registered
-pipelines, effects outside steps, and notifications.
+pipelines, effects outside steps, notifications, and who may use a server.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from onward.model.ids import PIPELINE_VERSION
 from onward.model.limits import AMOUNT_MAX, VISITS
 from onward.model.run import RunStatus
 from onward.model.values import LISTED, POSITION, Whole
+
+TOKEN_S = Whole(1, 100 * 365 * 86_400)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -499,3 +501,39 @@ class RetryNotification(Request, frozen=True, kw_only=True):
     """Deliver a notification again, whatever became of it."""
 
     id: str
+
+
+class ListTokens(Request, frozen=True, kw_only=True):
+    """The tokens of a server, newest first, without those that were revoked unless `all` are asked for."""
+
+    all: bool = False
+
+
+class AddToken(Request, frozen=True, kw_only=True):
+    """Make a token for somebody, with roles out of viewer, operator, approver and admin."""
+
+    name: str
+    roles: tuple[str, ...]
+    expires_in_s: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.expires_in_s is not None:
+            TOKEN_S.check(self.expires_in_s, "expires_in_s")
+
+
+class RevokeToken(Request, frozen=True, kw_only=True):
+    """End a token, named by its id or its name, and with it the sessions that were opened with it."""
+
+    id: str
+
+
+class ListAudit(Request, frozen=True, kw_only=True):
+    """What was asked to be changed over HTTP, newest first; `before` is the number of a change."""
+
+    before: int | None = None
+    limit: int = 50
+
+    def __post_init__(self) -> None:
+        LISTED.check(self.limit, "limit")
+        if self.before is not None:
+            POSITION.check(self.before, "before")

@@ -202,7 +202,7 @@ class ApiPlace:
         run = reply.get("run") if route.status == 201 and isinstance(reply.get("run"), dict) else reply
         if isinstance(run, dict) and isinstance(run.get("head"), int):
             headers["ETag"] = f'"{run["head"]}"'
-        if route.status == 201 and isinstance(run, dict):
+        if route.status == 201 and isinstance(run, dict) and "head" in run:
             headers["Location"] = f"/api/runs/{run['id']}"
         return Response(msgspec.json.encode(reply), route.status, headers, JSON)
 

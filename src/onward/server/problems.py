@@ -55,7 +55,12 @@ STATUSES: Mapping[type[errors.OnwardError], int] = {
     errors.HistoryCorrupt: 409,
     errors.StoreUnavailable: 503,
 }
-OF_CODES: Mapping[str, int] = {"stale_head": 412, "key_reused": 422, "effect_not_found": 404}
+OF_CODES: Mapping[str, int] = {
+    "stale_head": 412,
+    "key_reused": 422,
+    "effect_not_found": 404,
+    "token_not_found": 404,
+}
 """Refusals that are no conflict."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,7 @@ import msgspec
 from cyclopts import Parameter
 
 from onward.cli.commands.workers import DRAINING, Watch
-from onward.cli.operations import app_of, courier_of, token_place
+from onward.cli.operations import app_of, courier_of, machine_token, token_place, write_line
 from onward.cli.options import COMMON, Common, LogFormat, Out, number
 from onward.cli.output import FAILED, FINE
 from onward.cli.signals import Force, on_signals
@@ -143,6 +142,8 @@ class _Serving:
         )
         server = listener(make_app(context, hosts), self._how)
         link = await self._link(engine, hosts)
+        place = token_place(self._settings, "server")
+        write_line(place, hosts.url)
         await recover(operations, self._out.say)
         with on_signals(self._asked, Force(self._settings.grace_s, FAILED)):
             return await live(
@@ -184,14 +185,8 @@ class _Serving:
     async def _link(self, engine: Engine, hosts: Hosts) -> str:
         """A link that signs in once, with the token of this machine."""
         access = Access(engine.store, self._clock, SystemIds(), new_secret)
-        if self._chosen is not None:
-            token = await access.take_chosen(self._chosen)
-        else:
-            place = token_place(self._settings)
-            made = await access.local_token(read_token(place))
-            write_token(place, made.text)
-            token = made.principal
-        return f"{hosts.url}/sign-in#{await access.make_code(token)}"
+        code = await access.make_code(await machine_token(self._settings, access))
+        return f"{hosts.url}/sign-in#{code}"
 
     def _asked(self) -> None:
         if self._stop.reason is None:
@@ -202,24 +197,3 @@ class _Serving:
     def _observe(self, run: Run, events: Sequence[Event]) -> None:
         if self._courier is not None:
             self._courier.observe(run, events)
-
-
-def read_token(place: str) -> str | None:
-    """The token in a file; None without one."""
-    try:
-        with open(place, encoding="ascii") as file:
-            return file.read(500).strip()
-    except (OSError, ValueError):
-        return None
-
-
-def write_token(place: str, token: str) -> None:
-    """Write a token where only its owner can read it; the file is replaced as a whole."""
-    if read_token(place) == token:
-        return
-    os.makedirs(os.path.dirname(place) or ".", mode=0o700, exist_ok=True)
-    beside = f"{place}.new"
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(f"{token}\n")
-    os.replace(beside, place)

@@ -16,9 +16,12 @@ from blake3 import blake3
 from onward.clock import Clock, Ids
 from onward.errors import InvalidInput, Refused
 from onward.operations.http import ROLES
-from onward.store.port.principals import Principal, PrincipalKind, Principals, secret_hash
+from onward.operations.requests import AddToken, ListAudit, ListTokens, RevokeToken
+from onward.read.view import instant
+from onward.store.port.principals import AuditRow, Principal, PrincipalKind, Principals, secret_hash
 
 if TYPE_CHECKING:
+    from onward.replies.access import AuditPage, AuditShown, TokenList, TokenListed, TokenMade
     from onward.store.port.store import Store
 
 TOKEN = re.compile(r"onw_([a-z0-9-]{1,40})_([A-Za-z0-9_-]{43})")
@@ -152,3 +155,69 @@ def check_roles(roles: Sequence[str]) -> tuple[str, ...]:
     if not roles:
         raise InvalidInput(f"a token has one role or more of {', '.join(ROLES)}.")
     return tuple(role for role in ROLES if role in roles)
+
+
+class LocalAccess(msgspec.Struct, frozen=True):
+    """Says who may use the servers of one store, and what was asked of them."""
+
+    access: Access
+
+    async def list_tokens(self, request: ListTokens) -> TokenList:
+        """Tokens, newest first."""
+        found = await self.access.store.principals.read()
+        now_us = self.access.clock.now_us()
+        listed = [one for one in found if request.all or one.revoked_at_us is None]
+        return {"tokens": [_view_token(one, now_us) for one in listed]}
+
+    async def add_token(self, request: AddToken) -> TokenMade:
+        """A new token; its text is shown this once."""
+        now_us, lasts_s = self.access.clock.now_us(), request.expires_in_s
+        until_us = None if lasts_s is None else now_us + lasts_s * 1_000_000
+        made = await self.access.make_token(request.name, request.roles, expires_at_us=until_us)
+        return {**_view_token(made.principal, now_us), "token": made.text}
+
+    async def revoke_token(self, request: RevokeToken) -> TokenListed:
+        """End a token for good."""
+        principals, now_us = self.access.store.principals, self.access.clock.now_us()
+        tokens = await principals.read()
+        meant = [one for one in tokens if one.id == request.id]
+        meant = meant or [one for one in tokens if one.name == request.id and one.revoked_at_us is None]
+        if not meant:
+            raise Refused("token_not_found", f"there is no token {request.id[:60]!r}.")
+        await principals.revoke(meant[0].id, at_us=now_us)
+        return _view_token(await principals.find(meant[0].id) or meant[0], now_us)
+
+    async def list_audit(self, request: ListAudit) -> AuditPage:
+        """What was asked to be changed, newest first."""
+        found = await self.access.store.audit.read(before=request.before, limit=request.limit)
+        cursor = found[-1].n if found and len(found) == request.limit else None
+        return {"changes": [_view_change(one) for one in found], "cursor": cursor}
+
+
+def _view_token(one: Principal, now_us: int) -> TokenListed:
+    return {
+        "id": one.id,
+        "name": one.name,
+        "roles": list(one.roles),
+        "made_at": instant(one.made_at_us),
+        "expires_at": instant(one.expires_at_us),
+        "used_at": instant(one.used_at_us),
+        "revoked_at": instant(one.revoked_at_us),
+        "is_valid": one.is_valid(now_us),
+    }
+
+
+def _view_change(row: AuditRow) -> AuditShown:
+    return {
+        "n": row.n,
+        "at": instant(row.at_us),
+        "by": row.by,
+        "principal": row.principal,
+        "address": row.address,
+        "operation": row.operation,
+        "subject": row.subject,
+        "key": row.key,
+        "on_behalf_of": row.on_behalf_of,
+        "status": row.code,
+        "done_at": instant(row.done_at_us),
+    }

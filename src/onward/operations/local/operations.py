@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onward.clock import Clock
+from onward.clock import Clock, SystemIds, new_secret
 from onward.engine.control.requests import ForkRequest, Preview, Resume
 from onward.engine.engine import Engine
 from onward.engine.leftovers import view_left
@@ -35,6 +35,7 @@ from onward.model.ids import display_id
 from onward.model.run import Run, RunStatus
 from onward.model.settings import DEFAULT_CHATS, ChatSettings
 from onward.model.values import span
+from onward.operations.local.access import Access, LocalAccess
 from onward.operations.local.chats import LocalChats, LocalMessages
 from onward.operations.local.database import LocalLimits, LocalPipelines
 from onward.operations.local.effects import LocalEffects
@@ -300,3 +301,4 @@ class LocalOperations:
         self.chats = LocalChats(engine, clock, chats or DEFAULT_CHATS)
         self.pipelines = LocalPipelines(engine.registry, clock)
         self.start = LocalStart(engine)
+        self.access = LocalAccess(Access(engine.store, clock, SystemIds(), new_secret))
