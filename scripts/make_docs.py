@@ -2,7 +2,7 @@
 
 From the code: `docs/events.md`, `docs/state-machine.md`, `docs/api.md`, `docs/commands.md`, `docs/json.md`
 (with `scripts/json_fields.toml`), the names that `--json` keeps, the JSON Schemas of receipts and handoffs
-in the package and in `docs/schemas`.
+in the package and in `docs/schemas`, and the types of the page (`web/src/api/types.ts`).
 
 With `--check` nothing is written, and the exit code says whether the pages are up to date.
 """
@@ -29,6 +29,8 @@ from scripts.api_page import api_page
 from scripts.command_page import command_page
 from scripts.json_page import NAMES as JSON_NAMES
 from scripts.json_page import json_page, kept_names
+from scripts.web_types import PAGE as WEB_TYPES
+from scripts.web_types import web_types
 
 DOCS = Path(__file__).parent.parent / "docs"
 SCHEMAS = Path(__file__).parent.parent / "src" / "onward" / "receipts" / "schemas"
@@ -177,6 +179,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "commands.md": partial(command_page, GENERATED),
     DOCS / "json.md": partial(json_page, GENERATED),
     JSON_NAMES: kept_names,
+    WEB_TYPES: web_types,
 }
 _VERSIONS: list[tuple[type[msgspec.Struct], str]] = [
     (Receipt, f"receipt.v{SCHEMA_VERSION}.json"),

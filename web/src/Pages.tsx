@@ -1,0 +1,59 @@
+/** Which address shows which page. */
+
+import { Suspense, useCallback } from 'react'
+import { Redirect, Route, Switch, useLocation } from 'wouter'
+import { whenSignedOut } from './api/client'
+import Runs from './pages/Runs'
+import SignIn from './pages/SignIn'
+import { Shell, Title } from './parts/Shell'
+import { Boundary, Skeleton } from './parts/States'
+import { Toasts } from './parts/Toasts'
+import { useKeys, useLead } from './state/keyboard'
+import { LiveProvider } from './state/live'
+import { toggleTheme } from './state/prefs'
+import { search } from './state/address'
+
+export function Pages() {
+  const [path, go] = useLocation()
+  const leave = useCallback(() => {
+    if (path === '/sign-in') return
+    go(`/sign-in${search({ then: location.pathname + location.search })}`, { replace: true })
+  }, [path, go])
+  whenSignedOut(leave)
+  return (
+    <>
+      <Switch>
+        <Route path="/sign-in"><SignIn /></Route>
+        <Route path="/"><Redirect to="/runs" replace /></Route>
+        <Route><Inside path={path} onDenied={leave} /></Route>
+      </Switch>
+      <Toasts />
+    </>
+  )
+}
+
+function Inside({ path, onDenied }: { path: string; onDenied: () => void }) {
+  const [, go] = useLocation()
+  useLead()
+  useKeys({
+    'g r': () => go('/runs'),
+    'g c': () => go('/chats'),
+    'g g': () => go('/gates'),
+    'g l': () => go('/limits'),
+    t: toggleTheme,
+  })
+  return (
+    <LiveProvider onDenied={onDenied}>
+      <Shell rail={/^\/runs\/./.test(path)}>
+        <Boundary on={path}>
+          <Suspense fallback={<Skeleton />}>
+            <Switch>
+              <Route path="/runs"><Runs /></Route>
+              <Route><Title>Not found</Title><div className="none"><h1 className="strong text-ink">There is no such page.</h1></div></Route>
+            </Switch>
+          </Suspense>
+        </Boundary>
+      </Shell>
+    </LiveProvider>
+  )
+}

@@ -1,0 +1,143 @@
+/** Runs as rows of fixed height, of which only those on screen are in the document. */
+
+import { useVirtualizer } from '@tanstack/react-virtual'
+import { useEffect, useMemo, useSyncExternalStore, type ReactNode, type RefObject } from 'react'
+import { Link, useLocation } from 'wouter'
+import { resumeWorkflow } from '../api/client'
+import type { RunListed } from '../api/shapes'
+import { gateAddress, runAddress } from '../state/address'
+import { useKeys } from '../state/keyboard'
+import { money, short } from '../words/money'
+import { ActionButton } from './ActionButton'
+import { Status } from './Status'
+import { StepTicks } from './StepTicks'
+import { Age } from './Time'
+
+const narrow = matchMedia('(max-width: 720px)')
+const coarse = matchMedia('(pointer: coarse)')
+export const useNarrow = () => useSyncExternalStore(
+  (reader) => (narrow.addEventListener('change', reader), () => narrow.removeEventListener('change', reader)),
+  () => narrow.matches,
+)
+
+export function RunTable({ runs, at, setAt, selected, onSelect, onSeen, more, scroller }: {
+  runs: readonly RunListed[]
+  at: number
+  setAt: (at: number) => void
+  selected: ReadonlySet<string>
+  onSelect: (id: string, on: boolean) => void
+  onSeen: (first: number, last: number) => void
+  more: ReactNode
+  scroller: RefObject<HTMLDivElement | null>
+}) {
+  const isNarrow = useNarrow()
+  const [, go] = useLocation()
+  const height = isNarrow ? 124 : coarse.matches ? 60 : 44
+  const rows = useVirtualizer({
+    count: runs.length, estimateSize: () => height, getScrollElement: () => scroller.current, overscan: 8,
+    getItemKey: (index) => runs[index]?.id ?? index,
+  })
+  useEffect(() => rows.measure(), [height, rows])
+  const items = rows.getVirtualItems()
+  const first = items[0]?.index ?? 0
+  const last = items.at(-1)?.index ?? 0
+  useEffect(() => onSeen(first, last), [first, last, onSeen])
+
+  const move = (to: number) => {
+    if (to < 0 || to >= runs.length) return
+    setAt(to)
+    rows.scrollToIndex(to)
+  }
+  const here = runs[at]
+  useKeys({
+    j: () => move(at + 1),
+    k: () => move(at < 0 ? 0 : at - 1),
+    ArrowDown: () => move(at + 1),
+    ArrowUp: () => move(at < 0 ? 0 : at - 1),
+    Enter: () => here && go(runAddress(here.id)),
+    x: () => here && onSelect(here.id, !selected.has(here.id)),
+    r: () => document.getElementById(`act-${here?.id}`)?.click(),
+  })
+  return (
+    <div className="body relative" ref={scroller} tabIndex={0} role="region" aria-label="List of runs">
+      <div className="runs" role="table" aria-label="Runs" aria-rowcount={runs.length}>
+        <div role="rowgroup">
+          <div className="tr thead" role="row">
+            <span role="columnheader"><span className="sr">Select</span></span>
+            <span role="columnheader">Status</span>
+            <span role="columnheader">Run</span>
+            <span role="columnheader">What it does, or why it stopped</span>
+            <span role="columnheader">Steps</span>
+            <span role="columnheader" className="c-chat">Chat</span>
+            <span role="columnheader" className="right">Tokens, cost</span>
+            <span role="columnheader" className="right">Changed</span>
+            <span role="columnheader"><span className="sr">Action</span></span>
+          </div>
+        </div>
+        <div role="rowgroup" style={{ height: rows.getTotalSize(), position: 'relative' }}>
+          {items.map((item) => {
+            const run = runs[item.index]!
+            return (
+              <div key={item.key} ref={isNarrow ? rows.measureElement : undefined} data-index={item.index}
+                style={{ position: 'absolute', top: 0, left: 0, right: 0, transform: `translateY(${item.start}px)` }}>
+                <Row run={run} index={item.index} isAt={item.index === at} isSelected={selected.has(run.id)} onSelect={onSelect} />
+              </div>
+            )
+          })}
+        </div>
+      </div>
+      {more}
+    </div>
+  )
+}
+
+function Row({ run, index, isAt, isSelected, onSelect }: {
+  run: RunListed
+  index: number
+  isAt: boolean
+  isSelected: boolean
+  onSelect: (id: string, on: boolean) => void
+}) {
+  const [, go] = useLocation()
+  const over = run.status === 'completed' || run.status === 'cancelled'
+  return (
+    <div
+      role="row" aria-rowindex={index + 1} className={`tr trow ${isSelected ? 'sel' : ''} ${isAt ? 'at sel' : ''}`}
+      onClick={(event) => !(event.target as HTMLElement).closest('a,button,input') && go(runAddress(run.id))}
+    >
+      <span role="cell" className="c-box"><input type="checkbox" className="box" aria-label={`Select ${run.display_id}`} checked={isSelected} onChange={(event) => onSelect(run.id, event.target.checked)} /></span>
+      <span role="cell" className="c-status"><Status status={run.status} inDoubt={!!run.step_in_doubt} /></span>
+      <span role="cell" className="c-run line">
+        <Link href={runAddress(run.id)} className="line"><span className="mono mid">{run.display_id}</span><span className="strong cut">{run.pipeline}</span></Link>
+        <span className="dim small cut only-s">{run.chat.startsWith('run/') ? '' : `· ${run.chat}`}</span>
+        {run.is_dismissed && <span className="tag">dismissed</span>}
+      </span>
+      <span role="cell" className={`c-why ${over ? 'mid' : ''}`}><Why run={run} /></span>
+      <span role="cell" className="c-steps line"><StepTicks ticks={run.ticks} finished={run.steps_finished} planned={run.steps_planned} over={over} /><span className="only-s small dim num">· {money(run.cost)}</span></span>
+      <span role="cell" className="c-chat cut mid">{!run.chat || run.chat.startsWith('run/') ? '–' : run.chat}</span>
+      <span role="cell" className="c-cost right num"><span className="dim small">{run.tokens ? short(run.tokens) : '–'}</span>{run.tokens > 0 && <span className="ml-1.5">{money(run.cost)}</span>}</span>
+      <span role="cell" className="c-changed right dim"><Age at={run.updated_at} /></span>
+      <span role="cell" className="c-act right"><RowAction run={run} /></span>
+    </div>
+  )
+}
+
+/** What a run does now, or why it stopped: one sentence, two lines at most. */
+export function Why({ run }: { run: RunListed }) {
+  return useMemo(() => <span className="two" title={run.now.length > 90 ? run.now : undefined}>{run.now.slice(0, 200)}</span>, [run.now])
+}
+
+/** The one thing that would help this run most. */
+function RowAction({ run }: { run: RunListed }) {
+  const id = `act-${run.id}`
+  if (run.status === 'waiting') return <Link id={id} className="btn sm" href={gateAddress(run.id, run.next ?? '')}>Answer</Link>
+  if (run.step_in_doubt) return <Link id={id} className="btn sm amber" href={runAddress(run.id)}>Decide</Link>
+  if (!run.recoverable) return null
+  if (run.reason === 'limit') return <Link id={id} className="btn sm amber" href={runAddress(run.id, { limits: 'open' })}>Raise limit</Link>
+  return (
+    <ActionButton
+      id={id} icon="retry" busy="Resuming…" className={`btn sm ${run.status === 'interrupted' ? 'amber' : ''}`}
+      act={{ run: run.id, post: (key) => resumeWorkflow(run.id, { head: run.head, key }) }}
+    >Resume</ActionButton>
+  )
+}

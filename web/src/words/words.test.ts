@@ -1,0 +1,46 @@
+import { expect, test } from 'vitest'
+import { age, clock, countdown, span } from './durations'
+import { amount, money, parseAmount, short } from './money'
+import { tone } from './status'
+
+test('durations have two units at most', () => {
+  expect([0, 0.041, 0.2, 14.2, 41, 60, 151, 3600, 7380, 90000].map(span)).toEqual(
+    ['0 ms', '41 ms', '0.2 s', '14.2 s', '41 s', '1 min', '2 min 31 s', '1 h', '2 h 3 min', '1 d 1 h'])
+})
+
+test('ages have one unit, and what is to come says so', () => {
+  const now = 1_000_000_000
+  expect([1, 26, 250, 3 * 3600, 49 * 3600].map((s) => age(now - s * 1000, now))).toEqual(['now', '26 s', '4 min', '3 h', '2 d'])
+  expect(age(now + 16 * 3600_000, now)).toBe('in 16 h')
+})
+
+test('a countdown ends at zero', () => {
+  expect([462_000, 38_000, 500, 0, -9000].map((ms) => countdown(ms, 0))).toEqual(['7:42', '0:38', '0:01', '0:00', '0:00'])
+  expect(clock(3723)).toBe('1:02:03')
+})
+
+test('costs below a cent keep two significant digits', () => {
+  expect([0, 310_000, 10_000, 4_100, 410, 41, 3_740_000, 1_204_500_000].map(money)).toEqual(
+    ['$0.00', '$0.31', '$0.01', '$0.0041', '$0.00041', '$0.000041', '$3.74', '$1,204.50'])
+})
+
+test('token counts are short', () => {
+  expect([0, 920, 7426, 9_960, 41_207, 498_120, 999_600, 12_300_000].map(short)).toEqual(
+    ['0', '920', '7.4k', '10k', '41k', '498k', '1.0M', '12M'])
+})
+
+test('limits are read as they are written', () => {
+  expect(parseAmount('tokens', '500,000')).toBe(500_000)
+  expect(parseAmount('tokens', '6.3k')).toBe(6300)
+  expect(parseAmount('cost', '$5.00')).toBe(5_000_000)
+  expect(parseAmount('calls', 'none')).toBe(0)
+  expect(parseAmount('calls', 'lots')).toBeNull()
+  expect(parseAmount('calls', '-3')).toBeNull()
+  expect([amount('tokens', 500_000), amount('cost_micro', 5_000_000), amount('calls', 0), amount('calls', null)]).toEqual(
+    ['500,000', '$5.00', 'none', 'none'])
+})
+
+test('a state that is not known is shown as not reached', () => {
+  expect(['open', 'ok', 'lost', 'error', 'whatever', null].map(tone)).toEqual(
+    ['running', 'completed', 'interrupted', 'failed', 'planned', 'planned'])
+})
