@@ -125,6 +125,7 @@ export interface ChatRunShown {
   agents_left: string[]
   branches: BranchShown[]
   chat: string
+  claims: number
   completed?: string[]
   context: Record<string, unknown>
   created_at: string
@@ -672,6 +673,7 @@ export interface RunList {
 /** A run as lists show it. A running run whose owner died is interrupted, whoever finds out first. */
 export interface RunListed {
   chat: string
+  claims: number
   completed?: string[]
   created_at: string
   detail: string
@@ -713,6 +715,7 @@ export interface RunPage {
   branches: BranchShown[]
   chat: string
   children: ChildListed[]
+  claims: number
   completed?: string[]
   context: Record<string, unknown>
   created_at: string
@@ -776,6 +779,7 @@ export interface RunRecovered {
 export interface RunState {
   branches: BranchShown[]
   chat: string
+  claims: number
   completed?: string[]
   context: Record<string, unknown>
   created_at: string
@@ -835,6 +839,7 @@ export interface RunStuck {
 export interface RunWithNotice {
   branches: BranchShown[]
   chat: string
+  claims: number
   completed?: string[]
   context: Record<string, unknown>
   created_at: string
@@ -998,6 +1003,7 @@ export interface StepProgress {
   calls: CallProgress[]
   held_by: string | null
   held_since: string | null
+  message: string | null
   model: string
   reasoning: string
   rounds: number
