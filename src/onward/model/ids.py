@@ -57,6 +57,34 @@ def keyed_run_id(by: str, key: str) -> str:
     return sortable_id(int.from_bytes(digest[:6], "big"), int.from_bytes(digest[6:], "big"))
 
 
+PRINCIPAL = re.compile(r"[a-z0-9:-]{1,64}")
+CALLERS_KEY = re.compile(r"[ -~]{1,200}")
+CALLERS = "token:"
+OWN_KEYS = ("message/", "attempt ", "child of ", "restart of ", "arrived ")
+"""How the names of Onward's own requests begin. None begins as the keys of a server's callers do."""
+
+
+def caller_key(principal: str, key: str) -> str:
+    """The key of a request that a server's caller made: no other caller can write the same one.
+
+    The principal is the id of a token, which has no slash: so the first one ends it.
+    """
+    if not PRINCIPAL.fullmatch(principal):
+        raise InvalidInput(f"{principal!r} is not the id of a token.")
+    if not CALLERS_KEY.fullmatch(key):
+        raise InvalidInput("a key has 1 to 200 printable ASCII characters.")
+    return f"{CALLERS}{principal}/{key}"
+
+
+def check_key(key: str) -> str:
+    """The key of a caller's request, unless it is a name that Onward gives its own requests."""
+    if key.startswith(OWN_KEYS):
+        raise InvalidInput(
+            f"the key {key[:_SHOWN]!r} begins as those of Onward's own requests do; choose another key."
+        )
+    return key
+
+
 def check_run_id(run_id: str) -> str:
     """The caller's own run id, if it can be one."""
     if not RUN_ID_OWN.fullmatch(run_id):

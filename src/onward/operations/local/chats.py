@@ -24,6 +24,7 @@ from onward.model import chat as chats
 from onward.model.ids import node_of
 from onward.model.run import RunStatus
 from onward.model.settings import ChatSettings
+from onward.operations.answers import note_answer
 from onward.operations.local.look import has_stopped, run_state
 from onward.operations.requests import ListChats, ListMessages, ReadMessages, SendMessage, ShowChat
 from onward.read.lookup import find_run
@@ -192,6 +193,7 @@ class LocalChats(msgspec.Struct, frozen=True):
         )
         dispatcher = Dispatcher(self.engine, self.clock, self.settings)
         intake, is_repeat = await dispatcher.send(sent)
+        note_answer(is_repeat=is_repeat)
         if is_repeat and await self._is_behind_the_dead(intake):
             await self.engine.sweep()
             intake, _ = await dispatcher.send(sent)

@@ -29,6 +29,7 @@ from onward.model.row import RegisteredWorker
 from onward.model.run import Run, RunStatus
 from onward.model.values import WAIT
 from onward.operations import requests
+from onward.operations.answers import note_answer
 from onward.operations.local.steps import shortened, view_artifact, view_call, view_content
 from onward.read.dialect_events import Translator
 from onward.read.log import Claim
@@ -144,6 +145,7 @@ EVENTS_POLL_S = 0.2
 
 async def run_state(store: Store, folded: Folded, now_us: int) -> RunState:
     """A run in full, as a decision left it."""
+    note_answer(is_repeat=folded.is_repeat)
     completed, run = await completed_of(store.log, folded.run.id), folded.run
     workers = await _workers(store, run)
     viewed = view_run(run_row(run), folded.holder, run, completed, workers=workers)

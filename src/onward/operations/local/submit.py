@@ -17,9 +17,10 @@ from onward.engine.log import RequestTerms
 from onward.engine.sources import Registry
 from onward.errors import PipelineNotFound, RunNotFound
 from onward.machine.fold.rows import run_row
-from onward.model.ids import keyed_run_id, read_wanted
+from onward.model.ids import check_key, keyed_run_id, read_wanted
 from onward.model.run import Simulation
 from onward.model.values import Variables
+from onward.operations.answers import note_answer
 from onward.operations.requests import LimitRaise, NewRun, ResumeRun, RunChange, SubmitRun, SubmitRuns
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import completed_of
@@ -38,13 +39,13 @@ def terms_of(request: RunChange | ResumeRun | NewRun) -> RequestTerms:
     if isinstance(request, NewRun) and not asked.get("raises"):  # so too those from before runs had them
         asked.pop("raises", None)
     body = None if key is None else msgspec.json.encode(asked, order="sorted")
-    return RequestTerms(key, body, asked.get("if_head"))
+    return RequestTerms(None if key is None else check_key(key), body, asked.get("if_head"))
 
 
 def run_id_of(request: NewRun) -> str | None:
     """The id that the new run is to have: the caller's own, or the one that caller and key come to."""
     if request.run_id is None and request.key is not None:
-        return keyed_run_id(request.by, request.key)
+        return keyed_run_id(request.by, check_key(request.key))
     return request.run_id
 
 
@@ -61,6 +62,7 @@ class LocalSubmit(msgspec.Struct, frozen=True):
         """Create a run and leave it queued for whichever worker claims it."""
         pipeline = await self._prepared(request)
         folded = await self.submitting.submit(pipeline, start_of(request))
+        note_answer(is_repeat=folded.is_repeat)
         # Only the run of an earlier request can have steps.
         store = self.registry.store
         done = await completed_of(store.log, folded.run.id) if folded.is_repeat else ()

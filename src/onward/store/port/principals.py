@@ -10,7 +10,6 @@ after it. A row without a code is an attempt whose process did not live to see w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
@@ -18,6 +17,7 @@ import msgspec
 from blake3 import blake3
 
 from onward.errors import InvalidInput, Refused
+from onward.model.ids import PRINCIPAL
 
 PrincipalKind = Literal["token", "session", "code"]
 TOKENS: tuple[PrincipalKind, ...] = ("token",)
@@ -25,7 +25,6 @@ SECRET_BYTES = 32
 PRINCIPALS_MAX = 1_000
 USED_EVERY_US = 60_000_000
 """How often the use of a principal is written, at most."""
-_PRINCIPAL = re.compile(r"[a-z0-9:-]{1,64}")
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +48,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for what, text in (("id", self.id), ("name", self.name)):
-            if not _PRINCIPAL.fullmatch(text):
+            if not PRINCIPAL.fullmatch(text):
                 raise InvalidInput(
                     f"{text!r} cannot be the {what} of a {self.kind}; "
                     "use 1 to 64 of the characters a-z, 0-9, ':' and '-'."
