@@ -71,7 +71,7 @@ def test_the_json_of_a_run_has_its_stable_names_everywhere(shell: Shell) -> None
     assert listed == one
     assert {
         **made,
-        **{name: shown[name] for name in ("steps", "forks", "children", "left", "progress")},
+        **{name: shown[name] for name in ("steps", "forks", "children", "left", "progress", "timeline")},
     } == shown
 
 

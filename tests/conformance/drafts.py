@@ -18,6 +18,7 @@ from onward.machine.fold.rows import call_rows, notifications, run_row
 from onward.machine.fold.snapshot import encode_run
 from onward.machine.fold.steps import gate_rows
 from onward.machine.lifecycle import apply
+from onward.machine.ticks import ticks_text
 from onward.model.events import (
     Event,
     Outcome,
@@ -131,6 +132,9 @@ def _composed(
         next_node=run.next_node,
         doubtful=doubtful_step(run),
         steps_finished=run.steps_finished,
+        tokens=run.tokens,
+        cost_micro=run.cost_micro,
+        ticks=ticks_text(run),
         row=run_row(run),
         gates=gate_rows(before, events, run, at_us),
         calls=call_rows(before, events),

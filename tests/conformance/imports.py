@@ -10,6 +10,7 @@ from onward.clock import SystemClock
 from onward.engine.journal import Journal
 from onward.errors import Refused, RunNotFound
 from onward.machine.fold.rows import run_row
+from onward.machine.ticks import ticks_text
 from onward.model.events import RunCancelled, RunPaused, RunResumed
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.operations.here.verify import verify_run
@@ -60,6 +61,9 @@ def _arrival(
         doubtful=None,
         next_node=run.next_node,
         steps_finished=run.steps_finished,
+        tokens=run.tokens,
+        cost_micro=run.cost_micro,
+        ticks=ticks_text(run),
         row=run_row(run),
     )
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from onward.machine.fold.rows import run_row
 from onward.machine.lifecycle import apply
+from onward.machine.ticks import ticks_text
 from onward.model.events import RunClaimed, RunPaused, RunQueued, SteeringGiven
 from onward.model.row import Offer
 from onward.model.run import FOLD_VERSION
@@ -45,6 +46,9 @@ def claiming(held: Held, loaded: Loaded) -> Write | None:
         doubtful=None,
         next_node=after.next_node,
         steps_finished=after.steps_finished,
+        tokens=after.tokens,
+        cost_micro=after.cost_micro,
+        ticks=ticks_text(after),
         row=run_row(after),
     )
 

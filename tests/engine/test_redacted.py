@@ -18,7 +18,7 @@ NAMING = {
     *("degraded_from", "ended_at", "exclusive_key", "failure", "fidelity", "from_node", "gate", "gates"),
     *("hash", "head", "join", "key", "limit", "managed_by", "measure", "message", "mode", "model"),
     *("needs", "next", "node", "nodes", "on_owner_loss", "on_timeout", "parent", "parent_hash"),
-    *("path", "pipeline", "pipeline_hash", "policy", "project", "question", "ref", "repeats"),
+    *("path", "pipeline", "pipeline_hash", "plan", "policy", "project", "question", "ref", "repeats"),
     *("repository", "request_id", "reserved", "response_blob", "restart_of", "restarted_as", "run"),
     *("said", "scope", "scopes", "start", "start_node", "status", "step", "stop", "stream"),
     *("streamed", "tags", "thread", "to", "type", "usage", "value_blob", "variables", "version"),

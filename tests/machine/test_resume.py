@@ -336,7 +336,7 @@ def test_an_accepted_change_is_written_down_before_the_claim() -> None:
     events = decide_resume(play.definition, play.run, NO_ONE, ResumeRequest("pat"), changed_to="other")
     assert events == (
         RunResumed(by="pat"),
-        PipelineChanged(pipeline_hash="other", before="h", by="pat"),
+        PipelineChanged(pipeline_hash="other", before="h", by="pat", plan=("start", "a", "b", "exit")),
         RunClaimed(token=2, worker="second"),
     )
 
@@ -369,7 +369,9 @@ def test_a_waiting_run_is_moved_and_waits_on_but_does_not_continue_elsewhere() -
 
 def test_a_waiting_run_takes_a_changed_pipeline_and_waits_on() -> None:
     play = Play(ASK)
-    changed = PipelineChanged(pipeline_hash="other", before=play.run.pipeline_hash, by="pat")
+    changed = PipelineChanged(
+        pipeline_hash="other", before=play.run.pipeline_hash, by="pat", plan=("start", "g", "exit")
+    )
     request = ResumeRequest("pat", accept_changes=True)
     decided = decide_resume(play.definition, play.run, NO_ONE, request, changed_to="other")
     assert decided == (changed,)

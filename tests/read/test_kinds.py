@@ -22,18 +22,19 @@ LOG, PAST, DIALECT = "read.log", "read.past", "read.dialect_events"
 STEP, VERIFY, DRAWN = "read.step", "operations.here.verify", "draw.scene"
 TRAIL, RECEIPTS, DIRECTORIES = "receipts.trail", "engine.files.receipts", "operations.here.directories"
 PROGRESS, LOCAL = "cli.print.progress", "operations.local.operations"
-LOGGED, METRICS = "observe.log", "observe.metrics"
+LOGGED, METRICS, STOPS = "observe.log", "observe.metrics", "read.stops"
 
 READERS: Mapping[str, Set[str]] = {
     "RunCreated": {LOG, DIALECT, TRAIL, PROGRESS},
-    "RunForked": {LOG, PAST, DIALECT},
-    "RunClaimed": {LOG, PAST, METRICS},
+    "RunForked": {STOPS, LOG, PAST, DIALECT},
+    "RunClaimed": {STOPS, LOG, PAST, METRICS},
     "PipelineChanged": {PAST, TRAIL, LOCAL},
     "WorkdirChanged": {PAST, TRAIL, LOCAL},
-    "StepStarted": {LOG, PAST, DIALECT, STEP, RECEIPTS, DRAWN, PROGRESS, LOCAL, DIRECTORIES, LOGGED},
+    "StepStarted": {STOPS, LOG, PAST, DIALECT, STEP, RECEIPTS, DRAWN, PROGRESS, LOCAL, DIRECTORIES, LOGGED},
     "AttemptFailed": {LOG, PAST, DIALECT, TRAIL, RECEIPTS, PROGRESS, DIRECTORIES, LOGGED, METRICS},
     "AttemptInterrupted": {LOG, PAST, TRAIL, PROGRESS, LOGGED, METRICS},
     "StepFinished": {
+        STOPS,
         LOG,
         PAST,
         DIALECT,
@@ -48,7 +49,7 @@ READERS: Mapping[str, Set[str]] = {
         LOGGED,
     },
     "CallStarted": {STEP, VERIFY, PROGRESS},
-    "CallFinished": {LOG, STEP, VERIFY, PROGRESS, METRICS},
+    "CallFinished": {STOPS, LOG, STEP, VERIFY, PROGRESS, METRICS},
     "CallLost": {LOG, STEP, VERIFY, METRICS},
     "AttemptHeld": {LOG, TRAIL, METRICS},
     "HoldsLifted": set(),
@@ -64,14 +65,14 @@ READERS: Mapping[str, Set[str]] = {
     "CancelRequested": set(),
     "SteeringGiven": set(),
     "RunWaiting": set(),
-    "RunQueued": set(),
-    "RunPaused": {LOG, PAST, DIALECT},
-    "RunInterrupted": {LOG, PAST, DIALECT},
-    "RunFailed": {LOG, PAST, DIALECT, LOCAL},
-    "RunResumed": {LOG, PAST, DIALECT},
+    "RunQueued": {STOPS},
+    "RunPaused": {STOPS, LOG, PAST, DIALECT},
+    "RunInterrupted": {STOPS, LOG, PAST, DIALECT},
+    "RunFailed": {STOPS, LOG, PAST, DIALECT, LOCAL},
+    "RunResumed": {STOPS, LOG, PAST, DIALECT},
     "RunDismissed": set(),
     "RunCompleted": {DIALECT, PROGRESS, LOCAL},
-    "RunCancelled": {LOG, DIALECT, LOCAL},
+    "RunCancelled": {STOPS, LOG, DIALECT, LOCAL},
 }
 """For each kind, the modules that tell of it; every other reader ignores it on purpose.
 

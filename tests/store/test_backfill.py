@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from onward.model.events import Managed, RunCancelled, RunCompleted, StepStarted
 from onward.model.gate import GateOpened
+from onward.model.run import RunStatus
 from onward.operations.here.verify import verify_run
 from onward.read.backfill import fill_in
 from onward.store.port.log import Position
@@ -40,6 +41,9 @@ async def doubtful(store: Store, run_id: str) -> Draft:
     return after
 
 
+FINAL = (RunStatus.COMPLETED, RunStatus.CANCELLED)
+
+
 async def test_a_migration_fills_in_questions_doubt_and_relatives(database: Database) -> None:
     store = await open_store(database.db)
     run = await doubtful(store, "run")
@@ -58,7 +62,10 @@ async def test_a_migration_fills_in_questions_doubt_and_relatives(database: Data
     await store.close()
     database.undo(WITHOUT_QUERIES)
     store = await open_store(database.db)
-    assert {name: (await store.runs.find(name))[0].row for name in names} == before
+    after = {name: (await store.runs.find(name))[0].row for name in names}
+    # A run that is over keeps its row as it is: its steps are counted, and not shown one by one.
+    over_now = {name: replace(row, ticks="") if row.status in FINAL else row for name, row in before.items()}
+    assert after == over_now
     assert before["run"].doubtful == "start#1"
     assert await store.gates.open(GateQuery()) == gates != []
     assert await store.backfill.missing() == []

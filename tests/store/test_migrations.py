@@ -58,8 +58,11 @@ WHERE pronamespace = 'public'::regnamespace
 ORDER BY 1, 2, 3
 """
 
-# What 022 did, undone.
+# What 023 and 022 did, undone.
 WITHOUT_SERVER = """
+ALTER TABLE run DROP COLUMN tokens;
+ALTER TABLE run DROP COLUMN cost_micro;
+ALTER TABLE run DROP COLUMN ticks;
 DROP INDEX run_by_change;
 ALTER TABLE run DROP COLUMN changed;
 DROP TABLE principal;

@@ -149,7 +149,9 @@ async def test_a_migration_waits_for_a_claim_that_is_under_way_and_is_then_refus
     """The claim has locked its run and asked for the schema; were it not waited for, both would be done."""
     older = await open_store(postgres_url)
     run = await queued(older)
-    Database(postgres_url).run(f"{without_domains()} DELETE FROM migration WHERE number >= 16")
+    database = Database(postgres_url)
+    database.undo_server()
+    database.run(f"{without_domains()} DELETE FROM migration WHERE number >= 16")
 
     async def migrate() -> None:
         await (await open_store(postgres_url)).close()

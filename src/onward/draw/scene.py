@@ -333,6 +333,11 @@ class States(msgspec.Struct, frozen=True):
     jumps: tuple[Jump, ...]
 
 
+def last_visits(trace: Trace) -> Mapping[str, str]:
+    """The last step of each node that the run has come to."""
+    return {node_of(place): f"{place}#{visit}" for place, visit in trace.visits.items()}
+
+
 def states_of(graph: Graph, run: Run, trace: Trace, *, is_at_work: bool) -> States:
     """The states of a graph in a run; `is_at_work`: whether a living process holds the run."""
     taken, jumps = _taken(graph, trace)

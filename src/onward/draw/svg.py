@@ -273,13 +273,13 @@ def lines_svg(
     """Lines not taken first, so that those taken are on top; captions above all lines."""
     drawn = sorted(zip(scene.lines, layout.routes, captions, strict=True), key=lambda one: bool(one[0].taken))
     for line, route, _ in drawn:
-        yield _edge(scene, line, _onto(route, outlines[line.tail], outlines[line.head]))
+        yield _edge(scene, line, onto(route, outlines[line.tail], outlines[line.head]))
     for line, route, caption in drawn:
         if route.caption:
             yield f'<g class="{_edge_class(line)}">{"".join(_caption(route.caption, caption))}</g>'
 
 
-def _onto(route: geometry.Route, tail: geometry.Outline, head: geometry.Outline) -> geometry.Route:
+def onto(route: geometry.Route, tail: geometry.Outline, head: geometry.Outline) -> geometry.Route:
     """The route from outline to outline instead of from box to box."""
     first, last = route.curves[0], route.curves[-1]
     start = geometry.meeting(tail, route.start, upright=abs(first.first.x - route.start.x) < 0.01)
@@ -389,6 +389,18 @@ def to_svg(scene: Scene) -> str:
     """The scene as a document, as text; the same scene always gives the same document."""
     bodies = [body_of(item) for item in scene.items]
     captions = [caption_lines(line) for line in scene.lines]
+    layout, outlines = placed(scene, bodies, captions)
+    parts = [
+        *lines_svg(scene, layout, captions, outlines),
+        *(node_svg(*one) for one in zip(scene.items, bodies, layout.boxes, outlines, strict=True)),
+    ]
+    return _document(scene, layout, parts)
+
+
+def placed(
+    scene: Scene, bodies: Sequence[Body], captions: Sequence[Caption]
+) -> tuple[geometry.Layout, Sequence[geometry.Outline]]:
+    """Where the boxes and lines of a scene are, and the outline of each box."""
     sizes = [
         geometry.size_around(item.shape, body.size) for item, body in zip(scene.items, bodies, strict=True)
     ]
@@ -400,11 +412,7 @@ def to_svg(scene: Scene) -> str:
     outlines = [
         geometry.outline(item.shape, box) for item, box in zip(scene.items, layout.boxes, strict=True)
     ]
-    parts = [
-        *lines_svg(scene, layout, captions, outlines),
-        *(node_svg(*one) for one in zip(scene.items, bodies, layout.boxes, outlines, strict=True)),
-    ]
-    return _document(scene, layout, parts)
+    return layout, outlines
 
 
 def _document(scene: Scene, layout: geometry.Layout, parts: Sequence[str]) -> str:

@@ -31,6 +31,7 @@ from onward.machine.fold.rows import CALLS, TOLD, call_rows, notifications, run_
 from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.machine.fold.steps import ASKING, gate_rows
 from onward.machine.lifecycle import apply
+from onward.machine.ticks import ticks_text
 from onward.model.events import Event, LastOutput, Outcome, PrintedLine, RunClaimed
 from onward.model.gate import Choice
 from onward.model.result import Result
@@ -282,6 +283,9 @@ def sealed(
         next_node=run.branches[""].next_node,
         doubtful=doubtful_step(run) if row is None else row.doubtful,
         steps_finished=run.steps_finished,
+        tokens=run.tokens,
+        cost_micro=run.cost_micro,
+        ticks=ticks_text(run) if row is None else row.ticks,
         row=row,
         gates=gates,
         calls=calls,

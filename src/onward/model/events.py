@@ -185,7 +185,8 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     executed either. `trims_output`: its tools' output has no last newline; in runs from before, it has.
     `wake_at_us`: it is due then, and not at once. Its calls are charged to another run if `charged_to` names
     one. `pipeline_version` is there if the pipeline was found by its registered name. A node may be visited
-    `max_visits` times, if that is more often than it could be otherwise.
+    `max_visits` times, if that is more often than it could be otherwise. `plan` are the nodes of the way that
+    it is likely to take.
     """
 
     pipeline: str
@@ -214,6 +215,7 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     charged_to: str | None = None
     pipeline_version: Number | None = None
     max_visits: Number = 0
+    plan: tuple[str, ...] = ()
 
 
 class RunForked(ContextEvent, frozen=True, kw_only=True):
@@ -236,11 +238,12 @@ class RunClaimed(Event, frozen=True, kw_only=True):
 
 
 class PipelineChanged(Event, frozen=True, kw_only=True):
-    """A person accepted that the run continues with a changed definition."""
+    """A person accepted that the run continues with a changed definition. `plan` is its likely way."""
 
     pipeline_hash: str
     before: str
     by: str
+    plan: tuple[str, ...] = ()
 
 
 class WorkdirChanged(Event, frozen=True, kw_only=True):

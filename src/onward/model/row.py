@@ -37,7 +37,8 @@ class RunRow(Frozen, frozen=True, kw_only=True):
     `doubtful` is an open step that must not be repeated: if the holder died, it is in doubt. `parent` is
     the run that a fork came from, `managed_by` and `managed_step` are the run and the step that manage this
     run, and `restart_of` and `restarted_as` are the runs before and after it in a chain of restarts.
-    `tags` is as `tag_column` writes it. `chat` is the conversation that the run was given, if it was.
+    `tags` is as `tag_column` writes it. `chat` is the conversation that the run was given, if it was. `ticks`
+    is as `machine.ticks` writes it; empty: the run ended before rows had it.
 
     Each field is a column of table `run`. This is the only list of them: the stores and their SQL make theirs
     from it. A new column is a field here, its value in `machine.fold.rows`, and a migration of each database.
@@ -73,6 +74,9 @@ class RunRow(Frozen, frozen=True, kw_only=True):
     tags: Fixed[str]
     chat: Fixed[str | None]
     is_dismissed: bool
+    tokens: int
+    cost_micro: int
+    ticks: str
     created_at_us: Fixed[int]
     updated_at_us: int
     ended_at_us: int | None
@@ -304,9 +308,14 @@ class WaitingFor(msgspec.Struct, frozen=True):
 
     @property
     def says(self) -> str:
-        """A sentence for people."""
+        """A sentence for people at a terminal."""
+        return self.lack if self.workers else f"{self.lack}; start one with `onward worker`"
+
+    @property
+    def lack(self) -> str:
+        """What is missing, in words that name no command."""
         if not self.workers:
-            return "no worker is running; start one with `onward worker`"
+            return "no worker is running"
         if self.directory is not None:
             return f"no live worker has the directory {self.directory}"
         names = ", ".join(map(repr, self.handlers))

@@ -35,7 +35,7 @@ def simulation_of(created: RunCreated) -> Simulation | None:
     return Simulation(script=created.simulation, real_tools=not created.simulates_tools)
 
 
-FOLD_VERSION = 18
+FOLD_VERSION = 19
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
 RESTARTED_AS = "restarted_as"
@@ -113,6 +113,12 @@ class StepCalls(Frozen, frozen=True, kw_only=True):
     has_acted: bool = False
     told: dict[str, str] = {}
     failure: str = ""
+    answers: int = 0
+    """How many of its requests to models are answered and remembered."""
+    answers_micro: int = 0
+    """What those cost."""
+    cut_off: int = 0
+    """How many of its requests to models were lost, and are sent again if it continues."""
 
 
 class OpenStep(Frozen, frozen=True, kw_only=True):
@@ -308,6 +314,15 @@ class Run(Frozen, frozen=True, kw_only=True):
     """How often a person lets it visit each node; what else allows more counts."""
     is_dismissed: bool = False
     """Whether a person said that this stopped run is not to be offered or resumed by itself any more."""
+    tokens: int = 0
+    """The tokens of its answered calls; those of a fork begin where it came off."""
+    cost_micro: int = 0
+    answers: int = 0
+    """How many requests to models were answered, its parent's included."""
+    plan: tuple[str, ...] = ()
+    """The nodes of the way that it is likely to take, from its start."""
+    ticks: dict[str, str] = {}
+    """The tick of each of its newest steps (`machine.ticks`)."""
     trims_output: bool = False
     """Whether `tool.output` has no last newline; runs from before this was so keep theirs."""
 

@@ -9,6 +9,7 @@ from onward.machine.decide.calls import doubtful_step
 from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.steps import note_gates
 from onward.machine.lifecycle import apply
+from onward.machine.ticks import ticks_text
 from onward.model.row import GateRow
 from onward.model.run import Run
 from onward.read.lookup import log_pages
@@ -43,4 +44,7 @@ async def _filling(log: RunLog, run_id: str) -> Filling:
             position, event = check_chain(position, (record,)), unseal(record)
             before, run = run, apply(run, event, run_id=run_id, at_us=record.at_us, token=record.token)
             note_gates(gates, before, event, run, record.at_us)
-    return Filling(run_id, position, doubtful_step(run) if run else None, tuple(gates.values()))
+    rows = tuple(gates.values())
+    if run is None:
+        return Filling(run_id, position, None, rows)
+    return Filling(run_id, position, doubtful_step(run), rows, run.tokens, run.cost_micro, ticks_text(run))

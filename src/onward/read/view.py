@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from onward.machine.decide.calls import interruption, is_in_doubt, visits_stop, with_doubt
 from onward.machine.reasons import CRASH, is_at_limit, reason_of
+from onward.machine.ticks import Tick, read_ticks
 from onward.model.chat import chat_of_run
 from onward.model.events import WORKTREE, LastOutput, Managed, branch_name
 from onward.model.gate import Choice
@@ -21,6 +22,7 @@ from onward.model.row import RegisteredWorker, RunRow, WaitingFor, handlers_miss
 from onward.model.run import AttemptState, Branch, Gate, OpenStep, Pending, Run, RunStatus
 from onward.model.values import rfc3339, tags_in
 from onward.read.log import LEFT, Projection, Step, Try
+from onward.read.why import banner_of, kept_of, now_words
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
 from onward.store.port.leases import Holder
@@ -52,6 +54,7 @@ def view_row(
     `workers` are those who could take it, if it is queued.
     """
     row = known_row(row, holder)
+    planned, ticks = known_ticks(row)
     is_queued = row.status is RunStatus.QUEUED and workers is not None
     waiting = waiting_for(row.needs.split(), workers or ()) if is_queued else None
     shown: run_shapes.RunListed = {
@@ -66,7 +69,6 @@ def view_row(
         "next": row.next_node,
         "parent": _view_parent(row),
         "steps_finished": row.steps_finished,
-        "claims": row.token,
         "holder": owner_label(holder.owner) if holder is not None and holder.is_alive else None,
         "path": row.path,
         "pipeline_hash": row.pipeline_hash,
@@ -84,10 +86,32 @@ def view_row(
         "waiting_for": None if waiting is None else view_waiting(waiting),
         "head": row.head,
         "step_in_doubt": _step_in_doubt(row),
+        "claims": row.token,
+        "tokens": row.tokens,
+        "cost": row.cost_micro,
+        "now": now_words(row, ticks, waiting),
+        "ticks": [{"step": tick.step, "state": tick.state} for tick in ticks],
+        "steps_planned": planned,
     }
     if completed is None:
         del shown["completed"]
     return shown
+
+
+_AT_WORK = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING)
+
+
+def known_ticks(row: RunRow) -> tuple[int, Sequence[Tick]]:
+    """How many steps the run is likely to have, and the ticks of its row as it is known.
+
+    A step that had begun when the run stopped is interrupted, which the column does not say.
+    """
+    planned, ticks = read_ticks(row.ticks)
+    if not row.ticks:  # it ended before rows had ticks
+        return row.steps_finished, ()
+    if row.status in _AT_WORK:
+        return planned, ticks
+    return planned, [tick._replace(state="interrupted") if tick.state == "open" else tick for tick in ticks]
 
 
 def _view_parent(row: RunRow) -> run_shapes.ForkPoint | None:
@@ -135,23 +159,33 @@ def known_row(row: RunRow, holder: Holder | None) -> RunRow:
     )
 
 
+class Beside(msgspec.Struct, frozen=True):
+    """What is known beside the state of a run: who could take it if it is queued, the limit that stopped it,
+    and its stops."""
+
+    now_us: int
+    limit: run_shapes.LimitStop | None = None
+    stops: Sequence[run_shapes.StopShown] = ()
+    workers: Sequence[RegisteredWorker] | None = None
+
+
 def view_run(
     row: RunRow,
     holder: Holder | None,
     run: Run,
     completed: Sequence[str],
-    *,
-    workers: Sequence[RegisteredWorker] | None = None,
+    beside: Beside,
 ) -> run_shapes.RunState:
     """A run in full: the row, what it finished in order, what is open, and its context."""
+    known = known_row(row, holder)
     return {
-        **view_row(row, holder, completed, workers=workers),
+        **view_row(row, holder, completed, workers=beside.workers),
         "pipeline_version": run.pipeline_version,
         "simulated": view_simulation(run),
         "project": run.project,
         "context": run.context.plain(),
         "open_steps": [_view_open_step(opened) for opened in run.open_steps.values()],
-        "limit": view_limit(run),
+        "limit": beside.limit,
         "gates": [view_gate(gate) for gate in run.gates.values()],
         "restart_of": run.restart_of,
         "restarted_as": run.restarted_as,
@@ -165,6 +199,9 @@ def view_run(
         "workdir": run.workdir,
         "variables": list(run.variables),
         "workspace": view_workspace(run),
+        "banner": banner_of(known, run, known_ticks(known)[1], beside.limit, beside.now_us),
+        "stops": list(beside.stops),
+        "kept": kept_of(run),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from onward.replies.runs import Instant, RunState
+from onward.replies.runs import BannerShown, GateOfRun, Instant, RunState
 
 
 class ChatRunShown(RunState):
@@ -68,7 +68,10 @@ class ChatList(TypedDict):
 
 class ChatPage(TypedDict):
     """A chat: whether one of its runs is under way, which one a message would resume, its newest runs, what
-    was said last, and what waits."""
+    was said last, and what waits.
+
+    `banner` is that of its newest run that is not dismissed, and `gate` the first question of that run.
+    """
 
     chat: str
     project: str | None
@@ -78,6 +81,8 @@ class ChatPage(TypedDict):
     runs: list[ChatRunShown]
     messages: list[MessageShown]
     waiting: list[MessageWaiting]
+    banner: BannerShown | None
+    gate: GateOfRun | None
 
 
 class PartShown(TypedDict):

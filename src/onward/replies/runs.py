@@ -43,6 +43,12 @@ class GateShown(TypedDict):
     expired: bool
 
 
+class GateOfRun(GateShown):
+    """A question with its run."""
+
+    run: str
+
+
 class GateListed(TypedDict):
     """An open question in a list, with its run."""
 
@@ -93,10 +99,23 @@ class RunNamed(TypedDict):
     status: str
 
 
+class TickShown(TypedDict):
+    """A step of a run as one sign. `step` is its node, with the number of its visit from the second on.
+
+    `state` is finished, failed, open, waiting, interrupted, skipped or planned.
+    """
+
+    step: str
+    state: str
+
+
 class RunListed(RunNamed):
     """A run as lists show it. A running run whose owner died is interrupted, whoever finds out first.
 
-    `claims` counts how often a process has claimed it.
+    `claims` is how often it was claimed: a queued run with claims was resumed. `tokens` and `cost`, in
+    millionths of a dollar, are those of its own answered calls. `now` says in one sentence what it does, or
+    why it stopped. `ticks` are at most 40 steps, those that began before those that are planned, and
+    `steps_planned` is how many it is likely to have in all.
     """
 
     pipeline: str
@@ -107,7 +126,6 @@ class RunListed(RunNamed):
     next: str | None
     parent: ForkPoint | None
     steps_finished: int
-    claims: int
     holder: str | None
     path: str | None
     pipeline_hash: str
@@ -125,6 +143,12 @@ class RunListed(RunNamed):
     waiting_for: WaitingForShown | None
     head: int
     step_in_doubt: str | None
+    claims: int
+    tokens: int
+    cost: int
+    now: str
+    ticks: list[TickShown]
+    steps_planned: int
 
 
 class RunList(TypedDict):
@@ -206,6 +230,50 @@ class LimitStop(TypedDict):
     steps_open: int
 
 
+class BannerShown(TypedDict):
+    """The one card that a stopped run shows.
+
+    `kind` is in_doubt, limit, restart, crash, rate_limit, crash_loop, failed, final or paused; `colour` is
+    amber, red or slate. `line` says what is kept and what is done again. `actions` are in the order of their
+    buttons: retry, skip, continue, abort, raise_limit, resume, fresh, dismiss, try_now, open_log, fork.
+    `until` is when it continues by itself.
+    """
+
+    kind: str
+    title: str
+    line: str
+    colour: str
+    actions: list[str]
+    step: str | None
+    until: Instant | None
+    limit: LimitStop | None
+
+
+class StopShown(TypedDict):
+    """A stop of a run: `says` why, `kept` what it did not lose, `by` who resumed it, if a person did."""
+
+    seq: int
+    reason: str
+    says: str
+    step: str | None
+    at: Instant
+    ended_at: Instant | None
+    by: str | None
+    kept: str
+
+
+class KeptShown(TypedDict):
+    """What a plain resume keeps, and how many answers of models it asks for again.
+
+    `cost` is in millionths of a dollar.
+    """
+
+    steps: int
+    answers: int
+    cost: int
+    again: int
+
+
 class RunState(RunListed):
     """A run in full: what it finished in order, what is open, and its context.
 
@@ -231,6 +299,9 @@ class RunState(RunListed):
     workdir: str | None
     variables: list[str]
     workspace: WorkspaceShown | None
+    banner: BannerShown | None
+    stops: list[StopShown]
+    kept: KeptShown
 
 
 class LeftCall(TypedDict):

@@ -224,10 +224,31 @@ class ChildListed(RunNamed):
     restart_of: str | None
 
 
+class TimelineRow(TypedDict):
+    """A row of a run's timeline: a step, one of its attempts, a call, or a branch of a fan-out.
+
+    `parent` is the key of the row that it is below. `state` is finished, failed, open, waiting, interrupted,
+    skipped or planned; planned rows come last.
+    """
+
+    key: str
+    parent: str | None
+    kind: str
+    label: str
+    detail: str
+    state: str
+    began_at: Instant | None
+    ended_at: Instant | None
+    step: str | None
+    tokens: int
+    cost: int
+
+
 class RunPage(RunState):
     """A run with all that happened in it; `left` is what its steps in doubt left behind.
 
-    `progress` is how far its open steps have come with their calls.
+    `progress` is how far its open steps have come with their calls. `timeline` is everything in the order in
+    which it began.
     """
 
     steps: list[StepShown]
@@ -235,6 +256,7 @@ class RunPage(RunState):
     left: list[LeftShown]
     forks: list[ForkListed]
     children: list[ChildListed]
+    timeline: list[TimelineRow]
 
 
 class Checkpoint(TypedDict):
@@ -351,10 +373,49 @@ class SceneShown(TypedDict):
     jumps: list[DrawnJump]
 
 
+class NodeBox(TypedDict):
+    """The place of a node in a picture; `x` and `y` are its top left. `step` is its last visit, if any."""
+
+    id: str
+    label: str
+    kind: str
+    shape: str
+    x: float
+    y: float
+    w: float
+    h: float
+    state: str | None
+    step: str | None
+
+
+_EdgeEnds = TypedDict("_EdgeEnds", {"from": str, "to": str})
+"""Apart because `from` cannot be the name of a field in a class."""
+
+
+class EdgePath(_EdgeEnds):
+    """The line of an edge in a picture: `path` is SVG path data, and the middle of its label."""
+
+    label: str
+    path: str
+    label_x: float | None
+    label_y: float | None
+    taken: bool
+
+
+class Geometry(TypedDict):
+    """Where everything of a graph stands in a picture of this size."""
+
+    width: float
+    height: float
+    nodes: list[NodeBox]
+    edges: list[EdgePath]
+
+
 class Drawing(SceneShown):
-    """A pipeline's graph, with a run in it or without."""
+    """A pipeline's graph, with a run in it or without; `geometry` is how it is laid out."""
 
     pipeline: str
     pipeline_hash: str
     path: str | None
     run: DrawnRun | None
+    geometry: Geometry

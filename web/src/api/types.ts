@@ -31,6 +31,18 @@ export interface ArtifactListed {
   stored_at: string
 }
 
+/** The one card that a stopped run shows. */
+export interface BannerShown {
+  actions: string[]
+  colour: string
+  kind: string
+  limit: LimitStop | null
+  line: string
+  step: string | null
+  title: string
+  until: string | null
+}
+
 /** A branch of a fan-out. */
 export interface BranchShown {
   branch: string
@@ -110,8 +122,10 @@ export interface ChatListed {
 
 /** A chat: whether one of its runs is under way, which one a message would resume, its newest runs, what was said last, and what waits. */
 export interface ChatPage {
+  banner: BannerShown | null
   chat: string
   created_at: string
+  gate: GateOfRun | null
   interrupted_run: string | null
   messages: MessageShown[]
   project: string | null
@@ -123,11 +137,13 @@ export interface ChatPage {
 /** A run of a chat: what its message asked for, and which of its planned agents have yet to finish. */
 export interface ChatRunShown {
   agents_left: string[]
+  banner: BannerShown | null
   branches: BranchShown[]
   chat: string
   claims: number
   completed?: string[]
   context: Record<string, unknown>
+  cost: number
   created_at: string
   detail: string
   display_id: string
@@ -141,9 +157,11 @@ export interface ChatRunShown {
   id: string
   intent: string | null
   is_dismissed: boolean
+  kept: KeptShown
   limit: LimitStop | null
   managed_by: ManagerShown | null
   next: string | null
+  now: string
   on_owner_loss: string
   open_steps: OpenStepShown[]
   parent: ForkPoint | null
@@ -166,7 +184,11 @@ export interface ChatRunShown {
   steering: string[]
   step_in_doubt: string | null
   steps_finished: number
+  steps_planned: number
+  stops: StopShown[]
   tags: string[]
+  ticks: TickShown[]
+  tokens: number
   updated_at: string
   user_message: string | null
   variables: string[]
@@ -217,9 +239,10 @@ export interface CommandEnded {
   truncated: boolean
 }
 
-/** A pipeline's graph, with a run in it or without. */
+/** A pipeline's graph, with a run in it or without; `geometry` is how it is laid out. */
 export interface Drawing {
   edges: DrawnEdge[]
+  geometry: Geometry
   jumps: DrawnJump[]
   nodes: DrawnNode[]
   path: string | null
@@ -267,6 +290,17 @@ export interface DrawnRun {
   next: string | null
   reason: string
   status: string
+}
+
+/** The line of an edge in a picture: `path` is SVG path data, and the middle of its label. */
+export interface EdgePath {
+  from: string
+  label: string
+  label_x: number | null
+  label_y: number | null
+  path: string
+  taken: boolean
+  to: string
 }
 
 /** How an effect stands: absent, begun, in_doubt, finished or forgotten. */
@@ -320,6 +354,28 @@ export interface GateListed {
   type: string
 }
 
+/** A question with its run. */
+export interface GateOfRun {
+  about: string
+  answer: string
+  by: string | null
+  choices: ChoiceOffered[]
+  deadline: string | null
+  decided: string | null
+  default: string | null
+  expired: boolean
+  gate: string
+  metadata: Record<string, unknown>
+  node: string
+  on_timeout: string
+  opened_at: string
+  rejected: boolean
+  remind_s: number | null
+  run: string
+  text: string
+  type: string
+}
+
 /** A question: what it asks, is about and offers, until when, and what was decided. */
 export interface GateShown {
   about: string
@@ -341,11 +397,27 @@ export interface GateShown {
   type: string
 }
 
+/** Where everything of a graph stands in a picture of this size. */
+export interface Geometry {
+  edges: EdgePath[]
+  height: number
+  nodes: NodeBox[]
+  width: number
+}
+
 /** A process that holds runs, in numbers. */
 export interface HolderCounted {
   runs: number
   stalled: number
   worker: string
+}
+
+/** What a plain resume keeps, and how many answers of models it asks for again. */
+export interface KeptShown {
+  again: number
+  answers: number
+  cost: number
+  steps: number
 }
 
 /** The call of a step that was cut off. */
@@ -490,6 +562,20 @@ export interface MessageWaiting {
   said_by: string
   text: string
   wish: string
+}
+
+/** The place of a node in a picture; `x` and `y` are its top left. `step` is its last visit, if any. */
+export interface NodeBox {
+  h: number
+  id: string
+  kind: string
+  label: string
+  shape: string
+  state: string | null
+  step: string | null
+  w: number
+  x: number
+  y: number
 }
 
 /** A page of notifications, newest first; `cursor` is where the next begins. */
@@ -675,6 +761,7 @@ export interface RunListed {
   chat: string
   claims: number
   completed?: string[]
+  cost: number
   created_at: string
   detail: string
   display_id: string
@@ -687,6 +774,7 @@ export interface RunListed {
   id: string
   is_dismissed: boolean
   next: string | null
+  now: string
   on_owner_loss: string
   parent: ForkPoint | null
   path: string | null
@@ -697,7 +785,10 @@ export interface RunListed {
   status: string
   step_in_doubt: string | null
   steps_finished: number
+  steps_planned: number
   tags: string[]
+  ticks: TickShown[]
+  tokens: number
   updated_at: string
   waiting_for: WaitingForShown | null
   wake_at: string | null
@@ -712,12 +803,14 @@ export interface RunNamed {
 
 /** A run with all that happened in it; `left` is what its steps in doubt left behind. */
 export interface RunPage {
+  banner: BannerShown | null
   branches: BranchShown[]
   chat: string
   children: ChildListed[]
   claims: number
   completed?: string[]
   context: Record<string, unknown>
+  cost: number
   created_at: string
   detail: string
   display_id: string
@@ -731,10 +824,12 @@ export interface RunPage {
   holder: string | null
   id: string
   is_dismissed: boolean
+  kept: KeptShown
   left: LeftShown[]
   limit: LimitStop | null
   managed_by: ManagerShown | null
   next: string | null
+  now: string
   on_owner_loss: string
   open_steps: OpenStepShown[]
   parent: ForkPoint | null
@@ -757,7 +852,12 @@ export interface RunPage {
   step_in_doubt: string | null
   steps: StepShown[]
   steps_finished: number
+  steps_planned: number
+  stops: StopShown[]
   tags: string[]
+  ticks: TickShown[]
+  timeline: TimelineRow[]
+  tokens: number
   updated_at: string
   variables: string[]
   visited_outcomes: Record<string, string>
@@ -777,11 +877,13 @@ export interface RunRecovered {
 
 /** A run in full: what it finished in order, what is open, and its context. */
 export interface RunState {
+  banner: BannerShown | null
   branches: BranchShown[]
   chat: string
   claims: number
   completed?: string[]
   context: Record<string, unknown>
+  cost: number
   created_at: string
   detail: string
   display_id: string
@@ -794,9 +896,11 @@ export interface RunState {
   holder: string | null
   id: string
   is_dismissed: boolean
+  kept: KeptShown
   limit: LimitStop | null
   managed_by: ManagerShown | null
   next: string | null
+  now: string
   on_owner_loss: string
   open_steps: OpenStepShown[]
   parent: ForkPoint | null
@@ -817,7 +921,11 @@ export interface RunState {
   steering: string[]
   step_in_doubt: string | null
   steps_finished: number
+  steps_planned: number
+  stops: StopShown[]
   tags: string[]
+  ticks: TickShown[]
+  tokens: number
   updated_at: string
   variables: string[]
   visited_outcomes: Record<string, string>
@@ -837,11 +945,13 @@ export interface RunStuck {
 
 /** A run that was resumed, or a fork that was made, and what whoever asked for it should know. */
 export interface RunWithNotice {
+  banner: BannerShown | null
   branches: BranchShown[]
   chat: string
   claims: number
   completed?: string[]
   context: Record<string, unknown>
+  cost: number
   created_at: string
   detail: string
   display_id: string
@@ -854,10 +964,12 @@ export interface RunWithNotice {
   holder: string | null
   id: string
   is_dismissed: boolean
+  kept: KeptShown
   limit: LimitStop | null
   managed_by: ManagerShown | null
   next: string | null
   notice: string
+  now: string
   on_owner_loss: string
   open_steps: OpenStepShown[]
   parent: ForkPoint | null
@@ -878,7 +990,11 @@ export interface RunWithNotice {
   steering: string[]
   step_in_doubt: string | null
   steps_finished: number
+  steps_planned: number
+  stops: StopShown[]
   tags: string[]
+  ticks: TickShown[]
+  tokens: number
   updated_at: string
   variables: string[]
   visited_outcomes: Record<string, string>
@@ -1031,6 +1147,18 @@ export interface StepShown {
   tries: TryShown[]
 }
 
+/** A stop of a run: `says` why, `kept` what it did not lose, `by` who resumed it, if a person did. */
+export interface StopShown {
+  at: string
+  by: string | null
+  ended_at: string | null
+  kept: string
+  reason: string
+  says: string
+  seq: number
+  step: string | null
+}
+
 /** A new run, and the warnings about its pipeline. */
 export interface Submitted {
   run: RunState
@@ -1041,6 +1169,27 @@ export interface Submitted {
 export interface SubmittedRuns {
   runs: RunListed[]
   warnings: string[]
+}
+
+/** A step of a run as one sign. `step` is its node, with the number of its visit from the second on. */
+export interface TickShown {
+  state: string
+  step: string
+}
+
+/** A row of a run's timeline: a step, one of its attempts, a call, or a branch of a fan-out. */
+export interface TimelineRow {
+  began_at: string | null
+  cost: number
+  detail: string
+  ended_at: string | null
+  key: string
+  kind: string
+  label: string
+  parent: string | null
+  state: string
+  step: string | null
+  tokens: number
 }
 
 /** A try and its directory on this machine, if it is there. */

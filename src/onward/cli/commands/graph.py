@@ -18,6 +18,7 @@ from cyclopts import Parameter
 from onward.cli.operations import common_app, look_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.output import FINE, Output
+from onward.draw.boxes import geometry_of
 from onward.draw.scene import Scene, from_view, make_scene, to_view
 from onward.draw.svg import to_svg
 from onward.draw.text import UNICODE, Row, to_rows
@@ -89,12 +90,14 @@ def _print(scene: Scene, format: Format | None, out: Output) -> None:
 
 def _of_file(path: str, common: Common) -> Drawing:
     pipeline = common_app(common).read(path)
+    scene = make_scene(pipeline.graph, title=pipeline.name)
     return {
         "pipeline": pipeline.name,
         "pipeline_hash": pipeline.hash,
         "path": pipeline.path,
         "run": None,
-        **to_view(make_scene(pipeline.graph, title=pipeline.name)),
+        **to_view(scene),
+        "geometry": geometry_of(scene),
     }
 
 

@@ -26,6 +26,7 @@ from onward.engine.sources import Sources, beside
 from onward.errors import InvalidInput, InvalidPipeline, InvalidScript, OnwardError, Refused, RefusedInList
 from onward.handlers.simulate import check_fields, check_script
 from onward.machine.definition import AGENT, EXIT, GATE, MANAGER, START, TOOL, Definition, is_simulated
+from onward.machine.path import likely_path
 from onward.model.context import check_given, copied
 from onward.model.events import IN_PLACE, Event, RunCreated, Workspace
 from onward.model.ids import check_run_id, is_display_id
@@ -129,12 +130,13 @@ class Creating(msgspec.Struct, frozen=True):
         in_place = workspace is not None and workspace.mode == IN_PLACE
         graph, simulation = pipeline.graph, start.simulation
         assert graph.start_id is not None  # a pipeline without errors has one
+        context = {**definition.mirrored, **copied(start.inputs)}
         created = RunCreated(
             pipeline=pipeline.name,
             pipeline_hash=pipeline.hash,
             start_node=graph.start_id,
             path=pipeline.path,
-            context={**definition.mirrored, **copied(start.inputs)},
+            context=context,
             on_owner_loss=start.on_owner_loss,
             exclusive_key=start.exclusive_key or (workspace.repository if workspace and in_place else None),
             simulation=None if simulation is None else dict(simulation.script),
@@ -155,6 +157,7 @@ class Creating(msgspec.Struct, frozen=True):
             wake_at_us=start.wake_at_us,
             pipeline_version=pipeline.version,
             max_visits=raised_visits(start.raises),
+            plan=likely_path(definition, graph.start_id, context),
         )
         return run_id, redacted_event(self.journal.redactor, created)
 

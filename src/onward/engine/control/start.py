@@ -304,7 +304,8 @@ class Forking(msgspec.Struct, frozen=True):
             context=copied(fork.changes),
         )
         forked = redacted_event(self.journal.redactor, forked)
-        changed = pipeline_changed(parent.run, pipeline.hash, by=fork.by)
+        definition = self.serving.definition(pipeline)
+        changed = pipeline_changed(definition, parent.run, pipeline.hash, by=fork.by)
         run, events = applied(parent.run, (forked, *changed), run_id=child, at_us=now_us)
         creation = self.journal.creation(
             run,

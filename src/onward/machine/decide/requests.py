@@ -251,9 +251,13 @@ def requested_stop(run: Run) -> tuple[ev.Event, ...]:
     return ()
 
 
+ASKED_BY = "asked by "
+"""How the detail of a pause begins that a person asked for."""
+
+
 def pausing(*, by: str | None) -> ev.RunPaused:
     """A pause that a person asked for."""
-    return ev.RunPaused(reason=OPERATOR, detail=f"asked by {by}")
+    return ev.RunPaused(reason=OPERATOR, detail=f"{ASKED_BY}{by}")
 
 
 def cancelling(run: Run, *, by: str, reason: str = USER, detail: str = "") -> tuple[ev.Event, ...]:

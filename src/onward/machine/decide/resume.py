@@ -30,6 +30,7 @@ from onward.machine.decide.requests import (
     wrong_state,
 )
 from onward.machine.definition import GATE, Definition
+from onward.machine.path import likely_path
 from onward.machine.plan.action import Stop
 from onward.machine.plan.branch import plan_branch, visited_too_often
 from onward.machine.plan.route import next_transition
@@ -96,7 +97,7 @@ def decide_resume(
     fallen = check_resumable(run, holder_view, request)
     if request.action == "abort":
         return (*fallen, *cancelling(run, by=request.by))
-    changed = (*_moved(run, request), *pipeline_changed(run, changed_to, by=request.by))
+    changed = (*_moved(run, request), *pipeline_changed(definition, run, changed_to, by=request.by))
     if _only_prepares(run, request) and not fallen:
         return changed
     is_due = run.status in (RunStatus.QUEUED, RunStatus.WAITING)
@@ -140,11 +141,14 @@ def _check_visits(definition: Definition, run: Run) -> None:
     )
 
 
-def pipeline_changed(run: Run, changed_to: str | None, *, by: str) -> tuple[ev.Event, ...]:
+def pipeline_changed(
+    definition: Definition, run: Run, changed_to: str | None, *, by: str
+) -> tuple[ev.Event, ...]:
     """The change to the definition that a person accepted, if it is another one."""
     if changed_to is None or changed_to == run.pipeline_hash:
         return ()
-    return (ev.PipelineChanged(pipeline_hash=changed_to, before=run.pipeline_hash, by=by),)
+    plan = likely_path(definition, run.start_node, run.context)
+    return (ev.PipelineChanged(pipeline_hash=changed_to, before=run.pipeline_hash, by=by, plan=plan),)
 
 
 def _moved(run: Run, request: ResumeRequest) -> tuple[ev.Event, ...]:

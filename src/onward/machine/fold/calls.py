@@ -22,11 +22,14 @@ from onward.model.call import (
     gate_of_call,
 )
 from onward.model.events import RunResumed, SteeringGiven, StepStarted
+from onward.model.limits import bounded_sum, is_possible
 from onward.model.run import AttemptState, OpenCall, OpenStep, Run, StepCalls
 
 HELD, INTERRUPTED = AttemptState.HELD, AttemptState.INTERRUPTED
 LIMIT, RATE_LIMIT, GATE, PAUSE = "limit", "rate_limit", "gate", "pause"
 TOOL = CallKind.TOOL.value
+ANSWERS = (CallKind.MODEL.value, CallKind.PROGRAM.value)
+"""Calls that a model answers."""
 TOLD_MAX = 300
 
 
@@ -67,6 +70,8 @@ def call_started(run: Run, event: CallStarted, at_us: int) -> Changes:
         about=event.about,
     )
     calls = replace(calls, open={**calls.open, event.call: begun}, thread=event.thread or calls.thread)
+    if calls.cut_off and event.number > 1 and event.type in ANSWERS:
+        calls = replace(calls, cut_off=calls.cut_off - 1)
     opened = replace(opened, calls=calls)
     if not event.steering:
         return _changed(run, opened, run.open_calls + 1)
@@ -91,10 +96,52 @@ def call_finished(run: Run, event: CallFinished, at_us: int) -> Changes:
     if event.status is CallStatus.OK:
         opened = replace(opened, holds=0)
         calls = replace(calls, thread=event.thread) if event.thread else calls
-    changes = _changed(run, replace(opened, calls=calls), open_calls)
+    spent = _spent(run, event)
+    if spent:
+        calls = _with_answer(calls, event)
+    changes = _changed(run, replace(opened, calls=calls), open_calls) | spent
     if run.losses and event.status is CallStatus.OK:
         changes["losses"] = 0  # what was answered is never asked again, so the run moves on
     return changes | _asked(run, event, calls.generation) if is_gate else changes
+
+
+def _spent(run: Run, event: CallFinished) -> Changes:
+    """What the run has spent by now; nothing changes with a call that is no request to a model."""
+    if event.usage is None and event.cost_micro is None and event.type not in ANSWERS:
+        return {}
+    changes: Changes = {}
+    if is_possible(event.usage, event.cost_micro):
+        if event.usage is not None:
+            changes["tokens"] = bounded_sum(run.tokens, event.usage.tokens)
+        if event.cost_micro is not None:
+            changes["cost_micro"] = bounded_sum(run.cost_micro, event.cost_micro)
+    if event.status is CallStatus.OK and event.type in ANSWERS:
+        changes["answers"] = run.answers + 1
+    return changes
+
+
+def _with_answer(calls: StepCalls, event: CallFinished) -> StepCalls:
+    """What is remembered, with one more answer of a model."""
+    if event.status is not CallStatus.OK or event.type not in ANSWERS:
+        return calls
+    is_counted = event.cost_micro is not None and is_possible(event.usage, event.cost_micro)
+    cost = bounded_sum(calls.answers_micro, event.cost_micro or 0) if is_counted else calls.answers_micro
+    return replace(calls, answers=calls.answers + 1, answers_micro=cost)
+
+
+def answers_again(run: Run) -> tuple[int, int, int]:
+    """Of a plain resume: how many requests to models it sends again, how many remembered answers are among
+    them, and what those cost."""
+    again = forgotten = cost_micro = 0
+    for opened in run.open_steps.values():
+        calls = opened.calls
+        if calls is None:
+            continue
+        again += calls.cut_off + sum(one.type in ANSWERS for one in calls.open.values())
+        if calls.forgets:
+            forgotten += calls.answers
+            cost_micro += calls.answers_micro
+    return again + forgotten, forgotten, cost_micro
 
 
 def _asked(run: Run, event: CallFinished, generation: int) -> Changes:
@@ -126,6 +173,8 @@ def call_lost(run: Run, event: CallLost, at_us: int) -> Changes:
         why = f"try {event.number} of call {event.call} of step {event.step} is not open"
         raise IllegalEvent(run.status, event, why)
     calls = replace(calls, open=without(calls.open, event.call))
+    if begun.type in ANSWERS:
+        calls = replace(calls, cut_off=calls.cut_off + 1)
     if not begun.repeatable:
         said = f"it was done, but {event.why}"[:TOLD_MAX] if event.is_done else ""
         said = " · ".join(filter(None, (told_of(begun) if begun.about else "", said)))
@@ -185,7 +234,16 @@ def begun_again(opened: OpenStep, head: int, attempt: int) -> StepCalls | None:
     calls = opened.calls
     if calls is None or attempt == opened.attempt or not calls.forgets:
         return calls
-    begun = replace(calls, forgets=False, calls_from=head, generation=calls.generation + 1, thread="")
+    begun = replace(
+        calls,
+        forgets=False,
+        calls_from=head,
+        generation=calls.generation + 1,
+        thread="",
+        answers=0,
+        answers_micro=0,
+        cut_off=0,
+    )
     return replace(begun, thread=calls.thread, failure=opened.reason) if calls.has_acted else begun
 
 

@@ -22,6 +22,7 @@ import msgspec
 from onward.machine.catalogue import CATALOGUE
 from onward.machine.decide.calls import doubtful_step, visits_stop
 from onward.machine.reasons import is_at_limit, is_recoverable, resume_flags
+from onward.machine.ticks import ticks_text
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus
 from onward.model.events import Event, RunForked
 from onward.model.gate import GateOpened
@@ -78,6 +79,9 @@ def run_row(run: Run) -> RunRow:
         tags=tag_column(run.tags),
         chat=run.chat,
         is_dismissed=run.is_dismissed,
+        tokens=run.tokens,
+        cost_micro=run.cost_micro,
+        ticks=ticks_text(run),
         created_at_us=run.created_at_us,
         updated_at_us=run.updated_at_us,
         ended_at_us=run.ended_at_us,

@@ -56,6 +56,7 @@ def run_created(event: ev.RunCreated, *, run_id: str, at_us: int) -> Run:
         charged_to=event.charged_to,
         pipeline_version=event.pipeline_version,
         max_visits=event.max_visits,
+        plan=event.plan,
         tags=event.tags,
         created_at_us=at_us,
         updated_at_us=at_us,
@@ -103,6 +104,9 @@ def run_forked(run: Run, event: ev.RunForked, at_us: int) -> Changes:
         "losses": 0,
         "directives": {},
         "is_dismissed": False,
+        # What its parent spent is in the parent's row.
+        "tokens": 0,
+        "cost_micro": 0,
         **NOT_STOPPED,
     }
 
@@ -143,7 +147,7 @@ def _without_sessions(branches: Mapping[str, Branch]) -> dict[str, Branch]:
 
 
 def pipeline_changed(run: Run, event: ev.PipelineChanged, at_us: int) -> Changes:
-    return {"pipeline_hash": event.pipeline_hash}
+    return {"pipeline_hash": event.pipeline_hash, "plan": event.plan}
 
 
 def workdir_changed(run: Run, event: ev.WorkdirChanged, at_us: int) -> Changes:

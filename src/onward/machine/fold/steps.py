@@ -14,6 +14,8 @@ from msgspec.structs import asdict, replace
 from onward.machine.fold.calls import begun_again, steering_taken
 from onward.machine.fold.changes import Changes, IllegalEvent, without
 from onward.machine.plan.route import MET
+from onward.machine.ticks import begun as begun_tick
+from onward.machine.ticks import ended as ended_tick
 from onward.model import events as ev
 from onward.model.context import FrozenMap, grow
 from onward.model.gate import GateDecided, GateOpened, GateWithdrawn
@@ -66,6 +68,7 @@ def step_started(run: Run, event: ev.StepStarted, at_us: int) -> Changes:
     )
     if before is None:
         changes["visits"] = run.visits.with_(at, _new_visit(run, event, at, branch_id))
+        changes["ticks"] = begun_tick(run.ticks, event.step)
     elif before.state is OPEN and before.token == run.token:
         raise IllegalEvent(run.status, event, f"step {event.step} is already open under token {run.token}")
     else:
@@ -160,6 +163,7 @@ def step_finished(run: Run, event: ev.StepFinished, at_us: int) -> Changes:
     changes: Changes = {
         "branches": {**run.branches, branch_id: _moved(run, branch, opened, event)},
         "steps_finished": run.steps_finished + 1,
+        "ticks": ended_tick(run.ticks, step, event.outcome.status),
     }
     if opened is not None:
         changes["open_steps"] = without(run.open_steps, step)
@@ -271,6 +275,7 @@ def parallel_started(run: Run, event: ev.ParallelStarted, at_us: int) -> Changes
         "branches": {**run.branches, **opened},
         "parallels": {**run.parallels, event.step: parallel},
         "visits": run.visits.with_(at, run.visits.get(at, 0) + 1),
+        "ticks": begun_tick(run.ticks, event.step),
     }
 
 
@@ -349,7 +354,8 @@ def gate_opened(run: Run, event: GateOpened, at_us: int) -> Changes:
             raise IllegalEvent(run.status, event, f"gate {event.gate} has no open attempt that asks")
         return changes
     at = place_of(event.gate)
-    return changes | {"visits": run.visits.with_(at, run.visits.get(at, 0) + 1)}
+    visits = run.visits.with_(at, run.visits.get(at, 0) + 1)
+    return changes | {"visits": visits, "ticks": begun_tick(run.ticks, event.gate)}
 
 
 def _gate(event: GateOpened, at_us: int) -> Gate:

@@ -29,6 +29,7 @@ from onward.machine.definition import (
 from onward.machine.fold.calls import GATE as HELD_AT_GATE
 from onward.machine.fold.calls import LIMIT, RATE_LIMIT
 from onward.machine.fold.steps import context_after
+from onward.machine.path import likely_path
 from onward.machine.plan.action import (
     Action,
     Append,
@@ -380,6 +381,7 @@ def restart(definition: Definition, run: Run, branch_id: str, node: Node) -> Act
 
 def restarted(definition: Definition, run: Run, to: str, version: str) -> ev.RunCreated:
     """The first event of the run that takes over: the same pipeline and policy, fresh counters."""
+    context = _carried(definition.edge(run.root.edge), run)
     return ev.RunCreated(
         pipeline=run.pipeline,
         pipeline_hash=run.pipeline_hash,
@@ -393,7 +395,7 @@ def restarted(definition: Definition, run: Run, to: str, version: str) -> ev.Run
         priority=run.priority,
         needs=run.needs,
         max_running=run.max_running,
-        context=_carried(definition.edge(run.root.edge), run),
+        context=context,
         restart_of=run.id,
         restarts=run.restarts + 1,
         managed_by=run.managed_by,
@@ -407,6 +409,7 @@ def restarted(definition: Definition, run: Run, to: str, version: str) -> ev.Run
         charged_to=run.charged_to or run.id,
         pipeline_version=run.pipeline_version,
         max_visits=run.max_visits,
+        plan=likely_path(definition, to, context),
     )
 
 

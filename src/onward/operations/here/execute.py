@@ -21,7 +21,7 @@ from onward.machine.fold.rows import run_row
 from onward.model.events import StepFinished
 from onward.model.ids import display_id
 from onward.model.settings import DEFAULT_CHATS, ChatSettings
-from onward.operations.local.look import limit_stop, run_state, wait_stopped
+from onward.operations.local.look import beside_of, run_state, wait_stopped
 from onward.operations.local.operations import answer_of, is_asking, resume_of
 from onward.operations.local.submit import prepared, start_of, terms_of
 from onward.operations.requests import AnswerGate, GetRun, ResumeRun, SubmitRun
@@ -156,9 +156,8 @@ class Execution(msgspec.Struct, frozen=True):
         await Dispatcher(self.engine, self.clock, self.chats).tell_stop(folded.run)
         if self.completed:
             return await run_state(self.engine.store, folded, self.clock.now_us())
-        viewed = view_run(run_row(folded.run), folded.holder, folded.run, ())
-        limit = await limit_stop(self.engine.store, folded.run, self.clock.now_us())
-        return {**viewed, "limit": limit}
+        beside = await beside_of(self.engine.store, folded.run, self.clock.now_us())
+        return view_run(run_row(folded.run), folded.holder, folded.run, (), beside)
 
     async def _last_checkpoint(self, folded: Folded) -> LastCheckpoint | None:
         record = await last_checkpoint(self.engine.store.log, folded.run.id, folded.run.head)

@@ -35,6 +35,7 @@ from onward.store.port.store import Store
 
 if TYPE_CHECKING:
     from onward.replies import chats as chat_shapes
+    from onward.replies.runs import GateOfRun
 
 POLL_S = 0.1
 
@@ -163,6 +164,14 @@ WAITING_MAX = 1_000
 EVERY = tuple(RunStatus)
 
 
+def _open_gate(run: chat_shapes.ChatRunShown | None) -> GateOfRun | None:
+    """The first question of a run that is not decided."""
+    for gate in run["gates"] if run is not None else ():
+        if gate["decided"] is None and run is not None:
+            return {**gate, "run": run["id"]}
+    return None
+
+
 class _ChatPlace(NamedTuple):
     """A chat's place in a list."""
 
@@ -235,6 +244,10 @@ class LocalChats(msgspec.Struct, frozen=True):
         runs = [await self._run(one.row.id) for one in listed[: request.runs]]
         known = [known_row(one.row, one.holder) for one in listed]
         stopped = [run for run in known if run.status in STOPPED and run.recoverable and not run.is_dismissed]
+        newest = next((run.id for run in known if not run.is_dismissed), None)
+        shown = next((run for run in runs if run is not None and run["id"] == newest), None)
+        if shown is None and newest is not None:
+            shown = await self._run(newest)
         query = MessageQuery(chat=request.chat, is_newest=True, limit=request.messages)
         messages = await store.messages.list(query) if request.messages else ()
         return {
@@ -246,6 +259,8 @@ class LocalChats(msgspec.Struct, frozen=True):
             "runs": [run for run in runs if run is not None],
             "messages": [shown_message(one, await store.messages.content(one.id) or ()) for one in messages],
             "waiting": [await self._waiting(one) for one in await self._open(request.chat)],
+            "banner": shown["banner"] if shown is not None else None,
+            "gate": _open_gate(shown),
         }
 
     async def _listed(self, row: ChatRow) -> chat_shapes.ChatListed:

@@ -14,7 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from onward.clock import Clock
-from onward.draw.scene import Trace, make_scene, states_of, to_view
+from onward.draw.boxes import geometry_of
+from onward.draw.scene import Trace, last_visits, make_scene, states_of, to_view
 from onward.engine.control.limits import still_held
 from onward.engine.journal import Journal
 from onward.engine.leftovers import Leftovers, view_left
@@ -43,9 +44,14 @@ from onward.read.lookup import (
     read_projection,
 )
 from onward.read.step import read_calls, read_history
+from onward.read.stops import KINDS as STOP_KINDS
+from onward.read.stops import Stops
+from onward.read.timeline import timeline
 from onward.read.view import (
+    Beside,
     instant,
     known_row,
+    known_ticks,
     state_of,
     view_event,
     view_limit,
@@ -60,7 +66,7 @@ from onward.store.port.store import Store
 if TYPE_CHECKING:
     from onward.engine.engine import Engine
     from onward.replies import steps as step_shapes
-    from onward.replies.runs import LeftShown, LimitStop, RunNamed, RunState
+    from onward.replies.runs import LeftShown, LimitStop, RunNamed, RunState, StopShown
 
 
 STOP_POLL_S = 0.1
@@ -125,6 +131,7 @@ async def draw(log: RunLog, sources: Sources, folded: Folded, *, original: bool)
     is_at_work = holder is not None and holder.is_alive
     states = states_of(pipeline.graph, run, trace, is_at_work=is_at_work)
     shown = view_row(run_row(run), holder)
+    scene = make_scene(pipeline.graph, states, title=pipeline.name)
     return {
         "pipeline": pipeline.name,
         "pipeline_hash": pipeline.hash,
@@ -136,7 +143,8 @@ async def draw(log: RunLog, sources: Sources, folded: Folded, *, original: bool)
             "reason": shown["reason"],
             "next": shown["next"],
         },
-        **to_view(make_scene(pipeline.graph, states, title=pipeline.name)),
+        **to_view(scene),
+        "geometry": geometry_of(scene, steps=last_visits(trace)),
     }
 
 
@@ -147,9 +155,26 @@ async def run_state(store: Store, folded: Folded, now_us: int) -> RunState:
     """A run in full, as a decision left it."""
     note_answer(is_repeat=folded.is_repeat)
     completed, run = await completed_of(store.log, folded.run.id), folded.run
-    workers = await _workers(store, run)
-    viewed = view_run(run_row(run), folded.holder, run, completed, workers=workers)
-    return {**viewed, "limit": await limit_stop(store, run, now_us)}
+    beside = await beside_of(store, run, now_us)
+    return view_run(run_row(run), folded.holder, run, completed, beside)
+
+
+async def beside_of(store: Store, run: Run, now_us: int) -> Beside:
+    """What is known beside a run's state. Only the log of a run that was stopped is read."""
+    limit, workers = await limit_stop(store, run, now_us), await _workers(store, run)
+    return Beside(now_us, limit, await read_stops(store.log, run), workers)
+
+
+async def read_stops(log: RunLog, run: Run) -> Sequence[StopShown]:
+    """The stops of a run. One that was claimed at most once, and works, has none."""
+    if run.token < 2 and run.status in (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.COMPLETED):
+        return ()
+    found = Stops()
+    async for page in log_pages(log, run.id):
+        for record in page:
+            if record.kind in STOP_KINDS:
+                found.apply(unseal(record), seq=record.seq, at_us=record.at_us)
+    return found.stops
 
 
 async def _workers(store: Store, run: Run) -> Sequence[RegisteredWorker] | None:
@@ -177,12 +202,17 @@ class LocalLook(msgspec.Struct, frozen=True):
         folded = await self._load(request.run)
         log = await read_projection(self.store.log, folded.run.id)
         is_held = folded.holder is not None and folded.holder.is_alive
-        run, workers = folded.run, await _workers(self.store, folded.run)
+        run, row = folded.run, run_row(folded.run)
+        beside = await beside_of(self.store, run, self.clock.now_us())
         forks, children = await self._relatives(run.id)
+        has_calls = any(step.spent is not None for step in log.steps.values()) or run.open_calls
+        calls = await read_calls(self.store.log, run.id) if has_calls else ()
+        states = {name: state_of(step, run, is_held=is_held) for name, step in log.steps.items()}
+        ticks = known_ticks(known_row(row, folded.holder))[1]
         return {
-            **view_run(run_row(run), folded.holder, run, log.completed(), workers=workers),
-            "limit": await limit_stop(self.store, run, self.clock.now_us()),
+            **view_run(row, folded.holder, run, log.completed(), beside),
             "steps": view_steps(log, run, is_held=is_held),
+            "timeline": timeline(log, states, calls, ticks, is_held=is_held),
             "progress": await self._progress(folded, log.claim),
             "left": await self._left(folded),
             "forks": forks,

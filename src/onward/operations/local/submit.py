@@ -21,6 +21,7 @@ from onward.model.ids import check_key, keyed_run_id, read_wanted
 from onward.model.run import Simulation
 from onward.model.values import Variables
 from onward.operations.answers import note_answer
+from onward.operations.local.look import beside_of
 from onward.operations.requests import LimitRaise, NewRun, ResumeRun, RunChange, SubmitRun, SubmitRuns
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import completed_of
@@ -66,8 +67,8 @@ class LocalSubmit(msgspec.Struct, frozen=True):
         # Only the run of an earlier request can have steps.
         store = self.registry.store
         done = await completed_of(store.log, folded.run.id) if folded.is_repeat else ()
-        workers = await store.workers.read()
-        run = view_run(run_row(folded.run), folded.holder, folded.run, done, workers=workers)
+        beside = await beside_of(store, folded.run, self.submitting.clock.now_us())
+        run = view_run(run_row(folded.run), folded.holder, folded.run, done, beside)
         return {"run": run, "warnings": [str(warning) for warning in pipeline.warnings]}
 
     async def submit_runs(self, request: SubmitRuns) -> SubmittedRuns:

@@ -216,6 +216,9 @@ def _advanced_row(row: RunRow, write: logs.Write) -> RunRow:
         next_node=write.next_node,
         doubtful=write.doubtful,
         steps_finished=write.steps_finished,
+        tokens=write.tokens,
+        cost_micro=write.cost_micro,
+        ticks=write.ticks,
         updated_at_us=write.at_us,
     )
 

@@ -94,6 +94,9 @@ class Write(Frozen, frozen=True, kw_only=True):
     next_node: str | None
     doubtful: str | None
     steps_finished: int
+    tokens: int
+    cost_micro: int
+    ticks: str
     row: RunRow | None
     gates: tuple[GateRow, ...] = ()
     calls: tuple[CallRow, ...] = ()

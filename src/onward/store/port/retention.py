@@ -231,6 +231,19 @@ class Filling(msgspec.Struct, frozen=True):
     position: Position
     doubtful: str | None
     gates: tuple[GateRow, ...]
+    tokens: int = 0
+    cost_micro: int = 0
+    ticks: str = ""
+
+    @property
+    def columns(self) -> dict[str, str | int | None]:
+        """The columns of the run's row."""
+        return {
+            "doubtful": self.doubtful,
+            "tokens": self.tokens,
+            "cost_micro": self.cost_micro,
+            "ticks": self.ticks,
+        }
 
 
 class Backfill(Protocol):

@@ -74,6 +74,9 @@ def advance(members: Sequence[Member], locked: Sequence[str]) -> statements.Call
         next_node=statements.texts([write.next_node for write in writes]),
         doubtful=statements.texts([write.doubtful for write in writes]),
         steps_finished=statements.numbers([write.steps_finished for write in writes]),
+        tokens=statements.numbers([write.tokens for write in writes]),
+        cost_micro=statements.numbers([write.cost_micro for write in writes]),
+        ticks=statements.texts([write.ticks for write in writes]),
         updated_at_us=statements.numbers([write.at_us for write in writes]),
         **events_of(members),
     )
@@ -92,6 +95,9 @@ def advance_one(member: Member, charge: Charge | None = None) -> statements.Call
     ]
     values += (
         statements.number(write.steps_finished),
+        statements.number(write.tokens),
+        statements.number(write.cost_micro),
+        statements.text(write.ticks),
         statements.number(write.at_us),
         statements.text(write.run_id),
         statements.number(write.after.seq),

@@ -86,14 +86,15 @@ WITH locked AS (
 moved AS (
     UPDATE run
     SET head = step.head, hash = step.hash, next_node = step.next_node, doubtful = step.doubtful,
-        steps_finished = step.steps_finished, updated_at_us = step.updated_at_us
+        steps_finished = step.steps_finished, tokens = step.tokens, cost_micro = step.cost_micro,
+        ticks = step.ticks, updated_at_us = step.updated_at_us
     FROM unnest(
         :id::text[], :after::bigint[], :after_hash::bytea[], :held_token::bigint[], :held_owner::text[],
         :head::bigint[], :hash::bytea[], :next_node::text[], :doubtful::text[], :steps_finished::bigint[],
-        :updated_at_us::bigint[]
+        :tokens::bigint[], :cost_micro::bigint[], :ticks::text[], :updated_at_us::bigint[]
     ) AS step (
         id, after, after_hash, held_token, held_owner, head, hash, next_node, doubtful, steps_finished,
-        updated_at_us
+        tokens, cost_micro, ticks, updated_at_us
     )
     WHERE run.id = ANY (ARRAY[step.id]) AND run.head = step.after AND run.hash = step.after_hash
         AND run.token = step.held_token AND run.owner IS NOT DISTINCT FROM step.held_owner
@@ -117,7 +118,8 @@ RETURNING run_id;
 -- run_moved --
 UPDATE run
 SET head = :head, hash = :hash, next_node = :next_node, doubtful = :doubtful,
-    steps_finished = :steps_finished, updated_at_us = :updated_at_us
+    steps_finished = :steps_finished, tokens = :tokens, cost_micro = :cost_micro, ticks = :ticks,
+    updated_at_us = :updated_at_us
 WHERE id = :id AND head = :after AND hash = :after_hash AND token = :held_token
     AND owner IS NOT DISTINCT FROM :held_owner
 RETURNING id;
@@ -844,7 +846,7 @@ ORDER BY run_id;
 
 -- backfill_run --
 UPDATE run
-SET doubtful = :doubtful
+SET doubtful = :doubtful, tokens = :tokens, cost_micro = :cost_micro, ticks = :ticks
 WHERE id = :run_id AND head = :head AND hash = :hash
 RETURNING id;
 

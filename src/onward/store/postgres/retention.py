@@ -216,7 +216,7 @@ class PostgresBackfill:
 
 async def _fill_in(wire: Wire, filling: retention.Filling) -> bool:
     run_id, (seq, hash_) = filling.run_id, filling.position
-    update = call("backfill_run", run_id=run_id, head=seq, hash=hash_, doubtful=filling.doubtful)
+    update = call("backfill_run", run_id=run_id, head=seq, hash=hash_, **filling.columns)
     _, moved = await wire.run(BEGIN, update)
     if not moved:
         return False

@@ -129,7 +129,17 @@ EVENT_ROWS = "event_rows"
 WHAT = "{what}"
 EVENT_TYPES = ("bigint", "text", "bigint", "bigint", "bigint", "text", "bytea", "text")
 ALONE_PARAMETERS = (
-    *("head", "hash", "next_node", "doubtful", "steps_finished", "updated_at_us"),
+    *(
+        "head",
+        "hash",
+        "next_node",
+        "doubtful",
+        "steps_finished",
+        "tokens",
+        "cost_micro",
+        "ticks",
+        "updated_at_us",
+    ),
     *("id", "after", "after_hash", "held_token", "held_owner"),
 )
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z][a-z_0-9]*)")  # but not the `::` of a cast

@@ -244,7 +244,8 @@ class SqliteWriter(msgspec.Struct):
         if write.row is None:
             head = write.head
             values = (
-                head.seq, head.hash, write.next_node, write.doubtful, write.steps_finished, write.at_us,
+                head.seq, head.hash, write.next_node, write.doubtful, write.steps_finished,
+                write.tokens, write.cost_micro, write.ticks, write.at_us,
                 write.run_id, *write.after, token, owner,
             )  # fmt: skip
             db.execute(_RUN_ADVANCE, values)

@@ -38,7 +38,8 @@ ON CONFLICT (id) DO NOTHING;
 
 -- run_advance --
 UPDATE run
-SET head = ?, hash = ?, next_node = ?, doubtful = ?, steps_finished = ?, updated_at_us = ?
+SET head = ?, hash = ?, next_node = ?, doubtful = ?, steps_finished = ?,
+    tokens = ?, cost_micro = ?, ticks = ?, updated_at_us = ?
 WHERE id = ? AND head = ? AND hash = ? AND token = ? AND owner IS ?;
 
 -- run_update --
@@ -534,7 +535,7 @@ ORDER BY run_id;
 
 -- backfill_run --
 UPDATE run
-SET doubtful = :doubtful
+SET doubtful = :doubtful, tokens = :tokens, cost_micro = :cost_micro, ticks = :ticks
 WHERE id = :run_id AND head = :head AND hash = :hash;
 
 -- backfill_delete --

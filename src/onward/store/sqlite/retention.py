@@ -228,7 +228,7 @@ class SqliteBackfill:
 
 def _fill_in(db: apsw.Connection, filling: retention.Filling) -> bool:
     seq, hash_ = filling.position
-    values = {"run_id": filling.run_id, "head": seq, "hash": hash_, "doubtful": filling.doubtful}
+    values = {"run_id": filling.run_id, "head": seq, "hash": hash_, **filling.columns}
     db.execute(QUERIES["backfill_run"], values)
     if not db.changes():
         return False
