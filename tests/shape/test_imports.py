@@ -103,6 +103,7 @@ CONFINED: dict[str, list[str]] = {
     "apsw": ["store.sqlite*", "testing*"],
     "starlette": ["server*"],
     "uvicorn": ["server*"],
+    "h11": ["server*"],
     "websockets": ["server*"],
     "psycopg": ["store.postgres*", "testing*"],
     "psycopg_pool": ["store.postgres*", "testing*"],

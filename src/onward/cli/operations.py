@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from onward.config import (
     ADDRESS,
@@ -27,7 +27,7 @@ from onward.config import (
     tool_environment,
 )
 from onward.errors import InvalidInput, NoDatabase
-from onward.wiring import POSTGRES, PROJECT_RUNS, is_there, make_courier, open_store
+from onward.wiring import POSTGRES, PROJECT_RUNS, is_there, make_courier, open_reader, open_store
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -53,6 +53,10 @@ if TYPE_CHECKING:
     from onward.receipts.run_directory import Homes
     from onward.store.port.principals import Principal
     from onward.store.port.store import Store
+    from onward.store.reader import Reader
+
+
+T = TypeVar("T")
 
 
 def sources_of(app: Onward, store: Store) -> Sources:
@@ -176,6 +180,20 @@ def write_line(place: str, line: str) -> None:
         os.fchmod(file.fileno(), 0o600)  # it may have been there, and readable for others
         file.write(f"{line}\n")
     os.replace(beside, place)
+
+
+def own_files(settings: Settings) -> list[str]:
+    """The files of a database, and the directory that Onward made for it."""
+    if ADDRESS in settings.db or settings.db == ":memory:":
+        return []
+    path = os.path.abspath(settings.db)
+    above = os.path.dirname(path)
+    return [path, *([above] if os.path.basename(above) == DIRECTORY else [])]
+
+
+async def open_to_read(db: str, build: Callable[[Store], T]) -> Reader[T]:
+    """Open the database that a process works on once more, to read beside its event loop."""
+    return await open_reader(db, build)
 
 
 @asynccontextmanager

@@ -102,6 +102,18 @@ class Engine:
         self._extensions = extensions or Extensions()
         self._surroundings = surroundings or Surroundings()
 
+    def beside(self, store: Store) -> Engine:
+        """The same engine at another store of the same database, to look at runs with."""
+        return Engine(
+            store,
+            clock=self._clock,
+            ids=self._ids,
+            dice=self._dice,
+            handlers=self._handlers,
+            extensions=self._extensions,
+            surroundings=self._surroundings,
+        )
+
     # -- runs ----------------------------------------------------------------------------------------
 
     async def start(self, pipeline: Pipeline, start: StartRequest, stop: StopSwitch | None = None) -> Folded:

@@ -10,15 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
+import os
 import socket
-from collections.abc import Awaitable, Callable, Generator, Iterator
+import stat
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
-from onward.operations.requests import RecoverRuns, RunGates
+from onward.operations.requests import RecoverRuns
 from onward.server.context import Context
 from onward.server.settings import ServeSettings
 
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
     from onward.operations.protocol import Operations
     from onward.worker import Shift
 
+recovery_log = logging.getLogger("onward.recovery")
+HEAD_S_MAX = 10.0
 IDLE_S, HEAD_BYTES_MAX, CLOSE_S = 75, 16 * 1024, 5
 WITHOUT_TLS_CHARACTERS_MIN, TOKEN_CHARACTERS_MIN = 32, 16
 
@@ -48,6 +55,19 @@ def check_bind(settings: ServeSettings, chosen: str | None) -> None:
             f"{settings.host} can be reached from elsewhere, where tokens could be read on their way; give "
             "--tls-cert and --tls-key, or put a proxy in front of 127.0.0.1, or say --insecure-http."
         )
+
+
+def check_files(paths: Iterable[str]) -> None:
+    """Refuse a database that another user owns, or that others may write."""
+    for path in paths:
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            continue
+        if found.st_uid != os.getuid() and os.getuid() != 0:
+            raise InvalidInput(f"{path} belongs to another user; a server works on its own files alone.")
+        if stat.S_IMODE(found.st_mode) & 0o022:
+            raise InvalidInput(f"others may write {path}; `chmod go-w {path}` ends that.")
 
 
 @contextlib.contextmanager
@@ -74,22 +94,61 @@ def _cannot(error: OSError, settings: ServeSettings) -> str:
     return f"cannot listen on {where}: {error.strerror or error}."
 
 
-async def recover(operations: Operations, say: Callable[[str], None]) -> None:
-    """Stop or requeue the runs of dead processes, and say which, in the words that people look for."""
-    found = await operations.decide.recover_runs(RecoverRuns())
-    for run in found["interrupted"]:
-        say(f"run {run['id']}: {run['status']} ({run['detail']})")
-    for run in found["requeued"]:
-        say(f"run {run['id']}: {run['status']}, and continues")
-    for id in found["waiting"]:
-        gates = await operations.lists.run_gates(RunGates(run=f"id:{id}"))
-        say(f"run {id} waits for an answer at {', '.join(gate['gate'] for gate in gates)}")
-    for one in found["broken"]:
-        say(f"run {one['run']} could not be recovered: {one['error']}")
-    say(
-        f"Recovery complete: {len(found['interrupted'])} workflows marked failed, "
-        f"{len(found['waiting'])} approvals restored."
-    )
+async def recover(operations: Operations, say: Callable[[str], None] | None) -> None:
+    """Stop or requeue the runs of dead processes, and say which, in the words that people look for.
+
+    They are lines of the log; `say` gets them if the log is not printed anyway.
+    """
+    with contextlib.nullcontext() if say is None else _heard(say):
+        await operations.decide.recover_runs(RecoverRuns())
+
+
+@contextlib.contextmanager
+def _heard(say: Callable[[str], None]) -> Iterator[None]:
+    """Say what the log has of a recovery inside."""
+    told, before = _Told(say), recovery_log.level
+    recovery_log.addHandler(told)
+    recovery_log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        recovery_log.setLevel(before)
+        recovery_log.removeHandler(told)
+
+
+class _Told(logging.Handler):
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._say(record.getMessage())
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP/1.1, with a limit on how long the head of a request may take: uvicorn has none."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._late: asyncio.TimerHandle | None = None
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._await_head()
+        elif self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._late is not None:
+            self._late.cancel()
+        super().connection_lost(exc)
+
+    def _await_head(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(HEAD_S_MAX, self.transport.close)
 
 
 class Listener(uvicorn.Server):
@@ -106,7 +165,7 @@ def listener(app: Any, settings: ServeSettings) -> Listener:
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http="h11",
+        http=PatientProtocol,
         ws="websockets-sansio",
         lifespan="off",
         log_config=None,

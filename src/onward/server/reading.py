@@ -1,29 +1,25 @@
 """Who answers requests that only look.
 
-On SQLite a read never yields, so that the loop would stand still for as long as it takes. `ThreadReader` has
-operations on a store of its own, in a thread with a loop of its own; `LoopReader` is for a store that has no
-second connection.
+On SQLite a read never yields, so that the loop would stand still for as long as it takes. So a server reads
+from a second store in a thread: `ThreadReader`. `LoopReader` is for a database that cannot be opened twice.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from onward.operations.protocol import Operations
+    from onward.store.reader import Reader as StoreReader
 
 T = TypeVar("T")
-Work = Callable[["Operations"], Awaitable[T]]
 
 
 class Reader(Protocol):
     """Asks operations that only look."""
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, work: Callable[[Operations], Awaitable[T]]) -> T:
         """What `work` returns; it may run in another thread, and must share nothing with this one."""
         ...
 
@@ -38,7 +34,7 @@ class LoopReader:
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, work: Callable[[Operations], Awaitable[T]]) -> T:
         """What `work` returns."""
         return await work(self._operations)
 
@@ -47,54 +43,15 @@ class LoopReader:
 
 
 class ThreadReader:
-    """Asks in a thread with a loop and operations of its own, opened there by `opening`."""
+    """Asks operations on a store of their own, in its thread."""
 
-    def __init__(self, opening: Callable[[], AbstractAsyncContextManager[Operations]]) -> None:
-        self._opening = opening
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._run, name="onward reads", daemon=True)
-        self._opened: asyncio.Future[None] | None = None
+    def __init__(self, reader: StoreReader[Operations]) -> None:
+        self._reader = reader
 
-    async def open(self) -> ThreadReader:
-        """Open the operations in the thread; raises what that raises."""
-        here = asyncio.get_running_loop()
-        self._opened = here.create_future()
-        self._here = here
-        self._thread.start()
-        await self._opened
-        return self
-
-    async def read(self, work: Work[T]) -> T:
-        """What `work` returns there; cancelled there if the caller is cancelled."""
-        assert self._loop is not None
-
-        async def asked() -> T:
-            return await work(self._operations)
-
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked(), self._loop))
+    async def read(self, work: Callable[[Operations], Awaitable[T]]) -> T:
+        """What `work` returns there."""
+        return await self._reader.ask(work)
 
     async def close(self) -> None:
-        """Close the operations, and wait for the thread."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._enough.set)
-        await asyncio.to_thread(self._thread.join)
-
-    def _run(self) -> None:
-        asyncio.run(self._main())
-
-    async def _main(self) -> None:
-        assert self._opened is not None
-        self._enough = asyncio.Event()
-        try:
-            async with self._opening() as operations:
-                self._operations, self._loop = operations, asyncio.get_running_loop()
-                self._here.call_soon_threadsafe(self._opened.set_result, None)
-                await self._enough.wait()
-                self._loop = None
-        except BaseException as error:
-            self._here.call_soon_threadsafe(_fail, self._opened, error)
-
-
-def _fail(opened: asyncio.Future[None], error: BaseException) -> None:
-    if not opened.done():
-        opened.set_exception(error)
+        """Close the store, and end the thread."""
+        await self._reader.close()

@@ -10,7 +10,15 @@ import msgspec
 from cyclopts import Parameter
 
 from onward.cli.commands.workers import DRAINING, Watch
-from onward.cli.operations import app_of, courier_of, machine_token, token_place, write_line
+from onward.cli.operations import (
+    app_of,
+    courier_of,
+    machine_token,
+    open_to_read,
+    own_files,
+    token_place,
+    write_line,
+)
 from onward.cli.options import COMMON, Common, LogFormat, Out, number
 from onward.cli.output import FAILED, FINE
 from onward.cli.signals import Force, on_signals
@@ -33,8 +41,13 @@ if TYPE_CHECKING:
     from onward.model.events import Event
     from onward.model.run import Run
     from onward.notify.courier import Courier
+    from onward.operations.protocol import Operations
+    from onward.server.context import Context
     from onward.server.hosts import Hosts
+    from onward.server.life import Listener
+    from onward.server.reading import Reader
     from onward.server.settings import ServeSettings
+    from onward.store.port.store import Store
     from onward.worker import Shift
 
 
@@ -64,7 +77,7 @@ async def serve(
     beside the database. SIGTERM or Ctrl-C takes no new work and lets each step finish; a second one stops
     now. Any number of servers may share one PostgreSQL.
     """
-    from onward.server.life import bound, check_bind
+    from onward.server.life import bound, check_bind, check_files
     from onward.server.settings import read_serve
 
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
@@ -82,6 +95,7 @@ async def serve(
     how = read_serve(settings.serve, given, file=CONFIG_FILE)
     chosen = chosen_token()
     check_bind(how, chosen)
+    check_files(own_files(settings))
     with bound(how) as sock:
         how = msgspec.structs.replace(how, port=sock.getsockname()[1])
         return await _Serving(
@@ -112,7 +126,7 @@ class _Serving:
                 app, engine.store, self._settings, warn=self._watch.warn, stop=self._stop
             )
             async with nullcontext() if self._courier is None else self._courier.at_work():
-                shift = await self._served(engine, sock)
+                shift = await self._served(engine, sock, app.store)
         finally:
             await app.close()
         left = shift.left_behind
@@ -122,19 +136,19 @@ class _Serving:
             self._out.value(done)
         return FAILED if left else FINE
 
-    async def _served(self, engine: Engine, sock: Any) -> Shift:
+    async def _served(self, engine: Engine, sock: Any, place: str | Store) -> Shift:
         from onward.server.app import make_app
         from onward.server.context import Context
         from onward.server.hosts import hosts_of
-        from onward.server.life import listener, live, recover
-        from onward.server.reading import LoopReader
+        from onward.server.life import listener, recover
 
         chats = self._settings.chats or DEFAULT_CHATS
         operations = LocalOperations(engine, self._clock, chats)
         hosts = hosts_of(self._how, self._how.port)
+        reader = await self._reader(engine, operations, place)
         context = Context(
             operations=operations,
-            reader=LoopReader(operations),
+            reader=reader,
             store=engine.store,
             clock=self._clock,
             ids=SystemIds(),
@@ -142,9 +156,16 @@ class _Serving:
         )
         server = listener(make_app(context, hosts), self._how)
         link = await self._link(engine, hosts)
-        place = token_place(self._settings, "server")
-        write_line(place, hosts.url)
-        await recover(operations, self._out.say)
+        write_line(token_place(self._settings, "server"), hosts.url)
+        try:
+            await recover(operations, None if self._watch.is_logging else self._out.say)
+            return await self._lived(context, server, sock, engine, f"{hosts.url} · sign in: {link}")
+        finally:
+            await reader.close()
+
+    async def _lived(self, context: Context, server: Listener, sock: Any, engine: Engine, at: str) -> Shift:
+        from onward.server.life import live
+
         with on_signals(self._asked, Force(self._settings.grace_s, FAILED)):
             return await live(
                 context,
@@ -152,8 +173,21 @@ class _Serving:
                 sock,
                 work=lambda: self._work(engine),
                 stop=self._stop,
-                opened=lambda: self._out.say(f"Onward is at {hosts.url} · sign in: {link}"),
+                opened=lambda: self._out.say(f"Onward is at {at}"),
             )
+
+    async def _reader(self, engine: Engine, operations: LocalOperations, place: str | Store) -> Reader:
+        """Reads go to a second store, unless the database cannot be opened twice."""
+        from onward.server.reading import LoopReader, ThreadReader
+
+        chats = self._settings.chats or DEFAULT_CHATS
+        if not isinstance(place, str) or place == ":memory:":
+            return LoopReader(operations)
+
+        def build(store: Store) -> Operations:
+            return LocalOperations(engine.beside(store), self._clock, chats)
+
+        return ThreadReader(await open_to_read(place, build))
 
     async def _work(self, engine: Engine) -> Shift:
         from onward.chats.dispatch import Dispatcher

@@ -68,6 +68,11 @@ class Watch:
         self.metrics = Metrics()
         self._health = Health(self._clock.awake_s())
 
+    @property
+    def is_logging(self) -> bool:
+        """Whether everything that is said is a log for machines."""
+        return self._is_logging
+
     def warn(self, line: str) -> None:
         """Something is wrong: for people a line like others, for machines one of its own level."""
         if self._is_logging:
