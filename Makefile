@@ -33,7 +33,7 @@ export PYTEST_DEBUG_TEMPROOT := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR ==
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-steps example-review example-research check test test-all test-others test-model test-words web explore crash chaos bench bench-workers docs rows format coverage lock clean lint style types every-test stepwise-resume stepwise-retry
+.PHONY: help install refusals demo demo-steps example-review example-research check test test-all test-others test-model test-words web explore crash chaos bench bench-workers docs rows format coverage lock clean lint style types every-test stepwise-resume stepwise-retry
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' Makefile
@@ -131,6 +131,9 @@ stepwise-retry: $(INSTALLED)  ## retry a stopped step of a run: RUN_ID=.. FLOW=.
 
 docs: $(INSTALLED)  ## regenerate the generated pages
 	$(BIN)/python -m scripts.make_docs
+
+refusals: $(INSTALLED)  ## every address of a server times every hostile request: what is refused, and how
+	@$(BIN)/python -m tests.server.refusals
 
 rows: $(INSTALLED)  ## list which requirements of the source documents have tests
 	@$(BIN)/python scripts/rows.py

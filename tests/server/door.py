@@ -67,6 +67,22 @@ class Door:
             self.tokens[name] = (await self.access.make_token(name, roles, **how)).text
         return self.tokens[name]
 
+    async def expired(self) -> str:
+        """A token whose time is over."""
+        if "expired" not in self.tokens:
+            until_us = self.context.clock.now_us() - 1
+            made = await self.access.make_token("expired", [ADMIN], expires_at_us=until_us)
+            self.tokens["expired"] = made.text
+        return self.tokens["expired"]
+
+    async def revoked(self) -> str:
+        """A token that was revoked."""
+        if "revoked" not in self.tokens:
+            made = await self.access.make_token("revoked", [ADMIN])
+            await self.context.store.principals.revoke(made.principal.id, at_us=self.context.clock.now_us())
+            self.tokens["revoked"] = made.text
+        return self.tokens["revoked"]
+
     async def ask(
         self,
         method: str,
@@ -134,6 +150,50 @@ async def exchange(
     body = b"".join(message.get("body", b"") for message in sent[1:])
     decoded = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in start["headers"]]
     return Reply(start["status"], decoded, body)
+
+
+async def handshake(
+    door: Door, path: str, *, role: str | None = ADMIN, headers: Sequence[tuple[str, str]] = ()
+) -> Reply:
+    """The handshake of a WebSocket: status 101 if it was accepted, else the refusal."""
+    usual = {"host": HOST}
+    if role is not None:
+        usual["authorization"] = f"Bearer {await door.token(role)}"
+    named = {name for name, _ in headers}
+    sent = [(name, value) for name, value in usual.items() if name not in named]
+    sent += [(name, value) for name, value in headers if value]
+    place, _, query = path.partition("?")
+    scope = {
+        "type": "websocket",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "ws",
+        "path": place,
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in sent],
+        "client": ("127.0.0.1", 50_000),
+        "server": ("127.0.0.1", 8765),
+        "subprotocols": [],
+        "extensions": {"websocket.http.response": {}},
+    }
+    coming: list[dict[str, Any]] = [
+        {"type": "websocket.disconnect", "code": 1001},
+        {"type": "websocket.connect"},
+    ]
+    told: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return coming.pop() if coming else {"type": "websocket.disconnect", "code": 1001}
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    await door.app(scope, receive, send)
+    if told[0]["type"] != "websocket.http.response.start":
+        return Reply(101, [], b"")
+    decoded = [(name.decode().lower(), value.decode()) for name, value in told[0]["headers"]]
+    return Reply(told[0]["status"], decoded, b"".join(one.get("body", b"") for one in told[1:]))
 
 
 async def door_of(world: World, rooms: Sequence[Room] = ROOMS, **settings: Any) -> Door:

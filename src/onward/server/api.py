@@ -130,12 +130,11 @@ class ApiPlace:
     async def answer(self, asked: Asked) -> Response:
         """Ask the operation, and send what it replies."""
         route, in_path = self.route, dict(asked.path)
+        body = {} if self._decoder is None else self._decoded(await read_body(asked), asked)
         query = self._query(asked.http.scope["query_string"])
         limit = page_limit(query) if route.pages else LIMIT
         fields = self._exact(in_path) | of_caller(asked, route.request, route.of_caller)
-        fields |= self._converted(query)
-        if self._decoder is not None:
-            fields |= self._decoded(await read_body(asked), asked)
+        fields |= self._converted(query) | body
         request = route.request(**fields)
         subject = " ".join((*in_path.values(), *_named(request, route)))
         if route.pages:
