@@ -33,6 +33,7 @@ CHAPTERS = (
     "lists",
     "questions",
     "changes",
+    "pages",
     "notifications",
     "limits",
     "messages",

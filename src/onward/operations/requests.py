@@ -20,7 +20,7 @@ from onward.model.gate import Verdict
 from onward.model.ids import PIPELINE_VERSION
 from onward.model.limits import AMOUNT_MAX, VISITS
 from onward.model.run import RunStatus
-from onward.model.values import LISTED, POSITION, Whole
+from onward.model.values import LIMIT, LISTED, POSITION, Whole, read_rfc3339, shown
 
 TOKEN_S = Whole(1, 100 * 365 * 86_400)
 
@@ -59,11 +59,18 @@ class ReadEvents(Request, frozen=True, kw_only=True):
     follow: bool = False
     dialect: bool = False
 
+    def __post_init__(self) -> None:
+        POSITION.check(self.after, "after")
+
 
 class ListCheckpoints(Request, frozen=True, kw_only=True):
-    """Where a fork of the run can begin."""
+    """Where a fork of the run can begin, after event `after`."""
 
     run: str
+    after: int = 0
+
+    def __post_init__(self) -> None:
+        POSITION.check(self.after, "after")
 
 
 class ListArtifacts(Request, frozen=True, kw_only=True):
@@ -80,10 +87,19 @@ class GetArtifact(Request, frozen=True, kw_only=True):
 
 
 class ListCalls(Request, frozen=True, kw_only=True):
-    """The calls inside the steps of a run; of one `step`, or of the steps of one node."""
+    """The calls inside the steps of a run; of one `step`, or of the steps of one node.
+
+    `after` is how many of them to pass over: the cursor of a page.
+    """
 
     run: str
     step: str | None = None
+    after: int = 0
+    limit: int = 50
+
+    def __post_init__(self) -> None:
+        POSITION.check(self.after, "after")
+        LIMIT.check(self.limit, "limit")
 
 
 class DrawRun(Request, frozen=True, kw_only=True):
@@ -102,37 +118,59 @@ class ListRuns(Request, frozen=True, kw_only=True):
 
     A search for a `text` may end after the newest 100,000 runs that the other filters let through.
     `completed` also reads each log for the steps that have finished; `older` also counts the runs that the
-    limit leaves out.
+    limit leaves out. `chat`: runs that were given this chat. `since`, an instant with its zone: those that
+    were created then or later. `find`: instead, up to 10 runs that may be meant by what a person types (an
+    id, a display id, or the beginning of either).
     """
 
     run: str | None = None
+    find: str | None = None
     statuses: tuple[RunStatus, ...] = ()
     reasons: tuple[str, ...] = ()
     pipeline: str | None = None
     parent: str | None = None
     text: str | None = None
     tags: tuple[str, ...] = ()
+    chat: str | None = None
+    since: str | None = None
     cursor: str | None = None
     limit: int = 50
     completed: bool = False
     older: bool = False
 
     def __post_init__(self) -> None:
-        LISTED.check(self.limit, "limit")
+        LIMIT.check(self.limit, "limit")
+        if self.since is not None:
+            since_us(self.since)
+        if self.find is not None and self.is_filtered:
+            raise InvalidInput("find is a search of its own; leave the other filters out.")
 
     @property
     def is_filtered(self) -> bool:
         """Whether this lists fewer runs than there are, apart from the limit."""
-        named = self.run, self.pipeline, self.parent, self.text, self.cursor
+        named = self.run, self.pipeline, self.parent, self.text, self.cursor, self.chat, self.since
         return any((*named, self.statuses, self.reasons, self.tags))
 
 
-class ListGates(Request, frozen=True, kw_only=True):
-    """The inbox: open questions of all runs, oldest first."""
+def since_us(text: str) -> int:
+    """The instant that a list begins at."""
+    try:
+        return read_rfc3339(text)
+    except ValueError as error:
+        raise InvalidInput(f"since is {shown(text)}, which is not {error}.") from None
 
+
+class ListGates(Request, frozen=True, kw_only=True):
+    """The inbox: open questions, oldest first: of all runs, of one `run`, or of those of a `chat`."""
+
+    run: str | None = None
+    chat: str | None = None
     pipeline: str | None = None
     cursor: str | None = None
     limit: int = 50
+
+    def __post_init__(self) -> None:
+        LIMIT.check(self.limit, "limit")
 
 
 class RunGates(Request, frozen=True, kw_only=True):
@@ -319,7 +357,7 @@ class ListLimits(Request, frozen=True, kw_only=True):
     limit: int = 200
 
     def __post_init__(self) -> None:
-        LISTED.check(self.limit, "limit")
+        LIMIT.check(self.limit, "limit")
 
 
 class SetLimit(Request, frozen=True, kw_only=True):
@@ -348,7 +386,7 @@ class GetUsage(Request, frozen=True, kw_only=True):
     limit: int = 50
 
     def __post_init__(self) -> None:
-        LISTED.check(self.limit, "limit")
+        LIMIT.check(self.limit, "limit")
 
 
 class ReadMessages(Request, frozen=True, kw_only=True):
@@ -392,7 +430,7 @@ class ListChats(Request, frozen=True, kw_only=True):
     limit: int = 50
 
     def __post_init__(self) -> None:
-        LISTED.check(self.limit, "limit")
+        LIMIT.check(self.limit, "limit")
 
 
 class ShowChat(Request, frozen=True, kw_only=True):
@@ -408,9 +446,16 @@ class ShowChat(Request, frozen=True, kw_only=True):
 
 
 class ListMessages(Request, frozen=True, kw_only=True):
-    """The messages of a run, or of a chat, each with all of its text."""
+    """The messages of a run, or of a chat, each with all of its text: those that began after position `after`
+    of the chat. A page continues after the `first_position` of its last message."""
 
     of: str
+    after: int = 0
+    limit: int = 50
+
+    def __post_init__(self) -> None:
+        POSITION.check(self.after, "after")
+        LIMIT.check(self.limit, "limit")
 
 
 class ListPipelines(Request, frozen=True, kw_only=True):
@@ -420,7 +465,7 @@ class ListPipelines(Request, frozen=True, kw_only=True):
     limit: int = 50
 
     def __post_init__(self) -> None:
-        LISTED.check(self.limit, "limit")
+        LIMIT.check(self.limit, "limit")
 
 
 class GetPipeline(Request, frozen=True, kw_only=True):
@@ -434,7 +479,7 @@ class GetPipeline(Request, frozen=True, kw_only=True):
     limit: int = 50
 
     def __post_init__(self) -> None:
-        LISTED.check(self.limit, "limit")
+        LIMIT.check(self.limit, "limit")
         if self.version is not None:
             PIPELINE_VERSION.check(self.version, "version")
 
@@ -496,6 +541,9 @@ class ListNotifications(Request, frozen=True, kw_only=True):
     cursor: str | None = None
     limit: int = 50
 
+    def __post_init__(self) -> None:
+        LIMIT.check(self.limit, "limit")
+
 
 class RetryNotification(Request, frozen=True, kw_only=True):
     """Deliver a notification again, whatever became of it."""
@@ -534,6 +582,6 @@ class ListAudit(Request, frozen=True, kw_only=True):
     limit: int = 50
 
     def __post_init__(self) -> None:
-        LISTED.check(self.limit, "limit")
+        LIMIT.check(self.limit, "limit")
         if self.before is not None:
             POSITION.check(self.before, "before")

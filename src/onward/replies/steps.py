@@ -90,11 +90,12 @@ class CallListed(_NumberedTry):
 
 
 class CallList(TypedDict):
-    """The calls inside the steps of a run, in the order in which they began."""
+    """The calls inside the steps of a run, in the order in which they began; `cursor` gets the next page."""
 
     run: str
     display_id: str
     calls: list[CallListed]
+    cursor: int | None
 
 
 class CommandEnded(TypedDict):

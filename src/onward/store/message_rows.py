@@ -220,7 +220,11 @@ def _reset(columns: Sequence[Any], contents: Mapping[str, bytes]) -> Reset:
 def message_listing(query: MessageQuery) -> tuple[str, dict[str, str | int]]:
     """The name of the query that lists messages, and its values."""
     if query.run_id is not None:
-        return "message_of_run", {"run_id": query.run_id, "limit": query.limit}
+        return "message_of_run", {
+            "run_id": query.run_id,
+            "after": query.after_position,
+            "limit": query.limit,
+        }
     if query.is_newest:
         return "message_newest", {"chat": query.chat or "", "limit": query.limit}
     return "message_of_chat", {

@@ -98,6 +98,7 @@ def run_filters(query: RunQuery) -> Sequence[Values]:
         "parent": query.parent,
         "chat": query.chat,
         "tags": tag_pattern(query.tags) if query.tags else None,
+        "since_us": query.since_us,
         "before_us": place[0],
         "before_id": place[1],
         "limit": SEARCHED_MAX if query.text else query.limit,
@@ -124,7 +125,8 @@ def run_query(filters: Values) -> str:
 def gate_filters(query: GateQuery) -> Values:
     """The filters of a list of open gates."""
     place = query.place or (None, None, None)
-    named = ("pipeline", query.pipeline), *zip(("after_us", "after_run", "after_gate"), place, strict=True)
+    given = ("pipeline", query.pipeline), ("run_id", query.run_id), ("chat", query.chat)
+    named = *given, *zip(("after_us", "after_run", "after_gate"), place, strict=True)
     return {"limit": query.limit, **{name: value for name, value in named if value is not None}}
 
 

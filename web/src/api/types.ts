@@ -51,9 +51,10 @@ export interface BranchShown {
   next: string | null
 }
 
-/** The calls inside the steps of a run, in the order in which they began. */
+/** The calls inside the steps of a run, in the order in which they began; `cursor` gets the next page. */
 export interface CallList {
   calls: CallListed[]
+  cursor: number | null
   display_id: string
   run: string
 }

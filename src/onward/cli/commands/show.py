@@ -129,7 +129,7 @@ async def calls(
 ) -> int:
     """List the calls inside the steps of a run: model requests, effects and recorded functions."""
     async with look_of(common) as look:
-        found = await look.list_calls(requests.ListCalls(run=run, step=step))
+        found = await look.list_calls(requests.ListCalls(run=run, step=step, limit=requests.ALL))
     if out.is_json:
         out.value(found["calls"])
         return FINE

@@ -29,8 +29,8 @@ from onward.operations.local.look import has_stopped, run_state
 from onward.operations.requests import ListChats, ListMessages, ReadMessages, SendMessage, ShowChat
 from onward.read.lookup import find_run
 from onward.read.view import instant, known_row
-from onward.store.port.messages import READ_MAX, ChatRow, MessageQuery
-from onward.store.port.runs import read_cursor, write_cursor
+from onward.store.port.messages import READ_MAX, ChatRow, MessageQuery, Messages
+from onward.store.port.runs import Listed, read_cursor, write_cursor
 from onward.store.port.store import Store
 
 if TYPE_CHECKING:
@@ -56,9 +56,10 @@ class LocalMessages(msgspec.Struct, frozen=True):
     async def list_messages(self, request: ListMessages) -> list[chat_shapes.MessageShown]:
         """Messages in the order in which they began, each with what it says so far."""
         place = await self._place(request.of)
-        query = MessageQuery(chat=place.chat) if place.run_id is None else MessageQuery(run_id=place.run_id)
-        found = await self.store.messages.list(query)
-        return [shown_message(one, await self.store.messages.content(one.id) or ()) for one in found]
+        query = MessageQuery(
+            run_id=place.run_id, chat=place.chat, after_position=request.after, limit=request.limit
+        )
+        return await shown_messages(self.store.messages, await self.store.messages.list(query))
 
     async def read_messages(
         self, request: ReadMessages, *, stop: asyncio.Event | None = None
@@ -136,6 +137,14 @@ def _parts(parts: Iterable[chats.Part]) -> list[chat_shapes.PartShown]:
     return [{"kind": part.kind.value, "text": part.text} for part in parts]
 
 
+async def shown_messages(
+    messages: Messages, found: Sequence[chats.Message]
+) -> list[chat_shapes.MessageShown]:
+    """Messages as they are shown; what they say is read at once."""
+    said = await messages.contents([one.id for one in found]) if found else {}
+    return [shown_message(one, said.get(one.id) or ()) for one in found]
+
+
 def shown_message(one: chats.Message, parts: Sequence[chats.Part]) -> chat_shapes.MessageShown:
     """A message as it is shown."""
     return {
@@ -176,6 +185,20 @@ class _ChatPlace(NamedTuple):
     """A chat's place in a list."""
 
     n: int
+
+
+def _listed(row: ChatRow, newest: Listed | None, waiting: int) -> chat_shapes.ChatListed:
+    run = None if newest is None else known_row(newest.row, newest.holder)
+    return {
+        "chat": row.id,
+        "project": row.project or None,
+        "created_at": instant(row.created_at_us),
+        "position": row.position,
+        "run": None if run is None else run.id,
+        "status": None if run is None else run.status.value,
+        "reason": "" if run is None else run.reason,
+        "waiting": waiting,
+    }
 
 
 class LocalChats(msgspec.Struct, frozen=True):
@@ -232,7 +255,11 @@ class LocalChats(msgspec.Struct, frozen=True):
         before = None if request.cursor is None else read_cursor(request.cursor, _ChatPlace).n
         found = await self.engine.store.intakes.list_chats(before=before, limit=request.limit)
         cursor = write_cursor(_ChatPlace(found[-1].n)) if found and len(found) == request.limit else None
-        return {"chats": [await self._listed(row) for row in found], "cursor": cursor}
+        names = [row.id for row in found]
+        newest = await self.engine.store.runs.of_chats(names)
+        waiting = await self.engine.store.intakes.waiting(names)
+        listed = [_listed(row, newest.get(row.id), waiting.get(row.id, 0)) for row in found]
+        return {"chats": listed, "cursor": cursor}
 
     async def show_chat(self, request: ShowChat) -> chat_shapes.ChatPage:
         """A chat with its newest runs, what was said last, and what waits."""
@@ -257,39 +284,27 @@ class LocalChats(msgspec.Struct, frozen=True):
             "running": any(run.status in (RunStatus.QUEUED, RunStatus.RUNNING) for run in known),
             "interrupted_run": stopped[0].id if stopped else None,
             "runs": [run for run in runs if run is not None],
-            "messages": [shown_message(one, await store.messages.content(one.id) or ()) for one in messages],
-            "waiting": [await self._waiting(one) for one in await self._open(request.chat)],
+            "messages": await shown_messages(store.messages, messages),
+            "waiting": await self._waiting(request.chat),
             "banner": shown["banner"] if shown is not None else None,
             "gate": _open_gate(shown),
         }
 
-    async def _listed(self, row: ChatRow) -> chat_shapes.ChatListed:
-        runs = await runs_of(self.engine, row.id, EVERY)
-        newest = known_row(runs[0].row, runs[0].holder) if runs else None
-        return {
-            "chat": row.id,
-            "project": row.project or None,
-            "created_at": instant(row.created_at_us),
-            "position": row.position,
-            "run": None if newest is None else newest.id,
-            "status": None if newest is None else newest.status.value,
-            "reason": "" if newest is None else newest.reason,
-            "waiting": len(await self._open(row.id)),
-        }
-
-    async def _open(self, chat: str) -> Sequence[chats.Intake]:
-        return await self.engine.store.intakes.list(chat, is_open=True, limit=WAITING_MAX)
-
-    async def _waiting(self, intake: chats.Intake) -> chat_shapes.MessageWaiting:
-        content = await self.engine.store.messages.content(intake.message) or ()
-        return {
-            "message": intake.message,
-            "text": chats.text_of(content),
-            "said_by": intake.said_by,
-            "wish": intake.wish.value,
-            "behind": intake.behind or None,
-            "said_at": instant(intake.at_us),
-        }
+    async def _waiting(self, chat: str) -> list[chat_shapes.MessageWaiting]:
+        store = self.engine.store
+        intakes = await store.intakes.list(chat, is_open=True, limit=WAITING_MAX)
+        said = await store.messages.contents([one.message for one in intakes]) if intakes else {}
+        return [
+            {
+                "message": one.message,
+                "text": chats.text_of(said.get(one.message) or ()),
+                "said_by": one.said_by,
+                "wish": one.wish.value,
+                "behind": one.behind or None,
+                "said_at": instant(one.at_us),
+            }
+            for one in intakes
+        ]
 
     async def _run(self, run_id: str) -> chat_shapes.ChatRunShown | None:
         """A run of the chat; None if it was deleted since, or its log is damaged."""

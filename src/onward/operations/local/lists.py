@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from onward.replies.database import NotificationList, NotificationShown, Stats, WorkerListed
 
 
+CANDIDATES_MAX = 10
+
+
 class LocalLists(msgspec.Struct, frozen=True):
     """Looks over the runs of one store."""
 
@@ -39,13 +42,15 @@ class LocalLists(msgspec.Struct, frozen=True):
         is_asked = any(one.row.status is RunStatus.QUEUED for one in found)
         workers = await self.store.workers.read() if is_asked else ()
         runs = [await self._listed(one, workers, completed=request.completed) for one in found]
-        is_full = request.run is None and found and len(found) == request.limit
+        is_full = request.run is request.find is None and found and len(found) == request.limit
         cursor = found[-1].cursor if is_full else None
         return {"runs": runs, "older": await self._older(request, len(runs)), "cursor": cursor}
 
     async def _found(self, request: requests.ListRuns) -> Sequence[port.Listed]:
         if request.run is not None:
             return [await find_run(self.store.runs, request.run)]
+        if request.find is not None:
+            return (await self.store.runs.find(request.find))[:CANDIDATES_MAX]
         query = port.RunQuery(
             request.statuses,
             request.pipeline,
@@ -55,6 +60,8 @@ class LocalLists(msgspec.Struct, frozen=True):
             text=request.text,
             after=request.cursor,
             tags=request.tags,
+            chat=request.chat,
+            since_us=None if request.since is None else requests.since_us(request.since),
         )
         return await list_runs(self.store.runs, query)
 
@@ -70,8 +77,11 @@ class LocalLists(msgspec.Struct, frozen=True):
         return view_row(listed.row, listed.holder, finished, workers=workers)
 
     async def list_gates(self, request: requests.ListGates) -> run_shapes.GateList:
-        """The inbox: open questions of all runs, oldest first. One query."""
-        query = port.GateQuery(request.pipeline, after=request.cursor, limit=request.limit)
+        """The inbox: open questions, oldest first. One query."""
+        run_id = None if request.run is None else (await find_run(self.store.runs, request.run)).row.id
+        query = port.GateQuery(
+            request.pipeline, after=request.cursor, limit=request.limit, run_id=run_id, chat=request.chat
+        )
         found = await self.store.gates.open(query)
         cursor = port.gate_cursor(found[-1]) if found and len(found) == request.limit else None
         return {"gates": [_view_gate_row(row) for row in found], "cursor": cursor}

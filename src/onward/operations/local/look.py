@@ -292,7 +292,8 @@ class LocalLook(msgspec.Struct, frozen=True):
     ) -> AsyncIterator[step_shapes.Checkpoint]:
         """The checkpoints in order, one at a time: each holds a context of its own."""
         async for checkpoint in read_checkpoints(self.store.log, await self._run_id(request.run)):
-            yield checkpoint
+            if checkpoint["seq"] > request.after:
+                yield checkpoint
 
     async def list_artifacts(self, request: requests.ListArtifacts) -> step_shapes.ArtifactList:
         """What the run has stored so far, by id."""
@@ -311,9 +312,10 @@ class LocalLook(msgspec.Struct, frozen=True):
             if not found:
                 why = f"no step {request.step!r} of this run has recorded calls; steps that have: {known}."
                 raise Refused("step_without_calls", why)
-        is_gone = holder is not None and not holder.is_alive
-        calls = [view_call(call, is_gone=is_gone) for call in found]
-        return {"run": run_id, "display_id": display_id(run_id), "calls": calls}
+        is_gone, end = holder is not None and not holder.is_alive, request.after + request.limit
+        calls = [view_call(call, is_gone=is_gone) for call in found[request.after : end]]
+        cursor = end if end < len(found) else None
+        return {"run": run_id, "display_id": display_id(run_id), "calls": calls, "cursor": cursor}
 
     async def get_artifact(self, request: requests.GetArtifact) -> step_shapes.ArtifactContent:
         """One artifact, whose content is what its hash says."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -69,7 +70,8 @@ class MemoryMessages:
             return [one for one in every if one.id in query.ids]
         if query.run_id is not None:
             found = [one for one in every if one.run_id == query.run_id]
-            return sorted(found, key=lambda one: one.begun_at_us)[: query.limit]
+            found = [one for one in found if one.first_position > query.after_position]
+            return sorted(found, key=lambda one: one.first_position)[: query.limit]
         found = [one for one in every if one.chat == query.chat and one.first_position > query.after_position]
         return found[-query.limit :] if query.is_newest else found[: query.limit]
 
@@ -80,6 +82,10 @@ class MemoryMessages:
         if said.message.content is not None:
             return message_rows.unsealed_content(self._state.blobs.get(said.message.content))
         return message_rows.parts_of((chunk.kind, chunk.text) for chunk in said.chunks)
+
+    async def contents(self, messages: Collection[str]) -> Mapping[str, Sequence[Part]]:
+        found = {message: await self.content(message) for message in messages}
+        return {message: parts for message, parts in found.items() if parts is not None}
 
     async def seal(self, *, at_us: int, limit: int) -> int:
         ended = [said for said in self._state.said.values() if said.message.ended_at_us is not None]
@@ -244,6 +250,10 @@ class MemoryIntakes:
             return False
         self._state.intakes[message] = replace(found, **changes)
         return True
+
+    async def waiting(self, chats: Collection[str]) -> Mapping[str, int]:
+        open_ = [one for one in self._state.intakes.values() if one.state is not IntakeState.DONE]
+        return Counter(one.chat for one in open_ if one.chat in chats)
 
     async def find_chat(self, chat: str) -> ChatRow | None:
         return next((row for row in self._chats() if row.id == chat), None)

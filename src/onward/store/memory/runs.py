@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from onward.model.chat import READING_TAG
 from onward.model.row import DeliveryState, GateRow, NotificationKind, RunRow, Telling
 from onward.model.run import RunStatus
 from onward.model.values import tags_in
@@ -59,6 +60,13 @@ class MemoryRuns:
     async def change_number(self) -> int:
         return self._ownership.state.changes
 
+    async def of_chats(self, chats: Collection[str]) -> Mapping[str, port.Listed]:
+        runs = [stored for stored in sorted(self._runs.values(), key=by_age) if _does_work(stored.row)]
+        newest = {stored.row.chat: stored for stored in runs if stored.row.chat in chats}
+        return {
+            chat: self._ownership.listed([stored])[0] for chat, stored in newest.items() if chat is not None
+        }
+
     async def relatives(self, run_id: str) -> Sequence[port.Listed]:
         found = [
             stored for stored in self._runs.values() if run_id in (stored.row.parent, stored.row.managed_by)
@@ -73,6 +81,10 @@ class MemoryRuns:
         return Counter(stored.row.status for stored in self._runs.values())
 
 
+def _does_work(row: RunRow) -> bool:
+    return row.managed_by is None and READING_TAG not in tags_in(row.tags)
+
+
 def _fits_query(row: RunRow, query: port.RunQuery) -> bool:
     text = port.lowered(query.text or "")
     return (
@@ -81,6 +93,7 @@ def _fits_query(row: RunRow, query: port.RunQuery) -> bool:
         and query.pipeline in (None, row.pipeline)
         and query.parent in (None, row.parent)
         and query.chat in (None, row.chat)
+        and (query.since_us is None or row.created_at_us >= query.since_us)
         and set(query.tags) <= set(tags_in(row.tags))
         and (query.place is None or (row.created_at_us, row.id) < query.place)
         and any(text in port.lowered(said) for said in (row.id, row.display_id, row.pipeline, row.detail))
@@ -109,6 +122,8 @@ class MemoryGates:
             for row in sorted(every, key=_gate_place)
             if row.closed_at_us is None
             and query.pipeline in (None, row.pipeline)
+            and query.run_id in (None, row.run_id)
+            and query.chat in (None, self._state.runs[row.run_id].row.chat)
             and (query.place is None or _gate_place(row) > query.place)
         ]
         return found[: query.limit]

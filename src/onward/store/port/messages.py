@@ -13,7 +13,7 @@ that it saw, so of two processes that looked at the same time only one starts a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -100,6 +100,10 @@ class Messages(Protocol):
         """What a message says so far; None if there is no such message, or its content is damaged."""
         ...
 
+    async def contents(self, messages: Collection[str]) -> Mapping[str, Sequence[Part]]:
+        """What many messages say so far, by their ids; one that `content` would not find is left out."""
+        ...
+
     async def seal(self, *, at_us: int, limit: int) -> int:
         """Store the content of messages that have ended as blobs; returns of how many."""
         ...
@@ -169,6 +173,10 @@ class Intakes(Protocol):
         self, message: str, *, outcome: IntakeOutcome, run_id: str, notice: str, reading: str, at_us: int
     ) -> bool:
         """Note what became of a message; False if that is known already. An empty `reading` changes none."""
+        ...
+
+    async def waiting(self, chats: Collection[str]) -> Mapping[str, int]:
+        """How many messages of each chat are not done; chats without any are left out."""
         ...
 
     async def find_chat(self, chat: str) -> ChatRow | None:

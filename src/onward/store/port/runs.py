@@ -71,6 +71,7 @@ class RunQuery(msgspec.Struct, frozen=True):
     letters. Such a search may end after the newest SEARCHED_MAX runs that fit the other filters (for each
     status and reason that is given). `after` is the cursor of a run (`Listed.cursor`): the list continues
     with the next older one. `tags`: runs that have all of them. `chat`: those that were given this chat.
+    `since_us`: those that were created then or later.
     """
 
     statuses: tuple[RunStatus, ...] = ()
@@ -82,6 +83,7 @@ class RunQuery(msgspec.Struct, frozen=True):
     after: str | None = None
     tags: tuple[str, ...] = ()
     chat: str | None = None
+    since_us: int | None = None
 
     def __post_init__(self) -> None:
         LISTED.check(self.limit, "limit")
@@ -168,6 +170,11 @@ class Runs(Protocol):
         """
         ...
 
+    async def of_chats(self, chats: Collection[str]) -> Mapping[str, Listed]:
+        """The newest run that does the work of each chat: no other run's steps manage it, and no model reads
+        a message in it. Chats without one are left out."""
+        ...
+
     async def relatives(self, run_id: str) -> Sequence[Listed]:
         """The forks of this run and the runs that its steps manage, oldest first; at most RELATIVES_MAX."""
         ...
@@ -190,11 +197,16 @@ class GatePlace(NamedTuple):
 
 
 class GateQuery(msgspec.Struct, frozen=True):
-    """Which open gates to list, oldest first; `after` the gate that a cursor names, if there is one."""
+    """Which open gates to list, oldest first; `after` the gate that a cursor names, if there is one.
+
+    Of all runs, of one run, or of those that were given a chat.
+    """
 
     pipeline: str | None = None
     after: str | None = None
     limit: int = 50
+    run_id: str | None = None
+    chat: str | None = None
 
     def __post_init__(self) -> None:
         LISTED.check(self.limit, "limit")

@@ -5,7 +5,7 @@ A flush is one transaction on a connection of its own, and waits for no chat.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from onward.model.chat import Heard, Intake, IntakeOutcome, Message, Part
 from onward.model.row import MessageState
@@ -62,6 +62,9 @@ class PostgresMessages:
 
     async def content(self, message: str) -> Sequence[Part] | None:
         return await self._connections.use(lambda wire: _content(wire, message))
+
+    async def contents(self, messages: Collection[str]) -> Mapping[str, Sequence[Part]]:
+        return await self._connections.use(lambda wire: _contents(wire, messages))
 
     async def seal(self, *, at_us: int, limit: int) -> int:
         return await self._connections.use(lambda wire: _seal(wire, at_us, limit))
@@ -133,6 +136,19 @@ async def _content(wire: Wire, message: str) -> Sequence[Part] | None:
         return message_rows.unsealed_content((await read_blobs(wire, (name,))).get(name))
     (chunks,) = await wire.run(statements.call("message_chunks", n=n))
     return message_rows.parts_of(chunks)
+
+
+async def _contents(wire: Wire, messages: Collection[str]) -> Mapping[str, Sequence[Part]]:
+    # Of one moment: the chunks of a message may be tidied as soon as it is sealed.
+    _, found = await wire.run(
+        statements.BEGIN_LOOKING, statements.call("message_contents", ids=statements.texts(list(messages)))
+    )
+    open_ = [(message, n) for message, n, name in found if name is None]
+    blobs = await read_blobs(wire, [name for _, _, name in found if name is not None])
+    chunks = await wire.run(*(statements.call("message_chunks", n=n) for _, n in open_)) if open_ else ()
+    said = {message: message_rows.unsealed_content(blobs.get(name)) for message, _, name in found if name}
+    said |= {message: message_rows.parts_of(one) for (message, _), one in zip(open_, chunks, strict=True)}
+    return {message: parts for message, parts in said.items() if parts is not None}
 
 
 async def _seal(wire: Wire, at_us: int, limit: int) -> int:
@@ -214,6 +230,9 @@ class PostgresIntakes:
             at_us=at_us,
         )
         return bool(await self._ask(asked))
+
+    async def waiting(self, chats: Collection[str]) -> Mapping[str, int]:
+        return dict(await self._ask(statements.call("intake_waiting", chats=statements.texts(list(chats)))))
 
     async def find_chat(self, chat: str) -> ChatRow | None:
         found = await self._ask(statements.call("chat_get", chat=chat))

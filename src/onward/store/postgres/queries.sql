@@ -421,6 +421,7 @@ WHERE true
     AND parent = :parent
     AND chat = :chat
     AND tags <> '' AND tags LIKE replace(replace(:tags, '_', '\_'), '*', '%')
+    AND created_at_us >= :since_us
     AND (created_at_us, id) < (:before_us, :before_id)
 ORDER BY created_at_us DESC, id DESC
 LIMIT :limit;
@@ -454,6 +455,23 @@ FROM run
 WHERE changed > :after AND changed < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
 ORDER BY changed
 FETCH FIRST (:limit) ROWS WITH TIES;
+
+-- run_of_chats --
+-- Differs because the chats come as an array.
+SELECT {run_columns}, hash,
+    coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+FROM run
+WHERE id IN (
+    SELECT (
+        SELECT newest.id
+        FROM run AS newest
+        WHERE newest.chat = wanted.chat AND newest.managed_by IS NULL
+            AND strpos(newest.tags, ' onward-reading ') = 0
+        ORDER BY newest.created_at_us DESC, newest.id DESC
+        LIMIT 1
+    )
+    FROM unnest(:chats::text[]) AS wanted (chat)
+);
 
 -- run_relatives --
 SELECT id
@@ -498,6 +516,8 @@ SELECT run_id, gate, pipeline, node, text, about, type, choices, opened_at_us, d
 FROM gate
 WHERE closed_at_us IS NULL
     AND pipeline = :pipeline
+    AND run_id = :run_id
+    AND run_id IN (SELECT id FROM run WHERE run.chat = :chat)
     AND (opened_at_us, run_id, gate) > (:after_us, :after_run, :after_gate)
 ORDER BY opened_at_us, run_id, gate
 LIMIT :limit;
@@ -1291,14 +1311,20 @@ SELECT message.n, message.content
 FROM message
 WHERE message.id = :id;
 
+-- message_contents --
+-- Differs because the ids come as an array.
+SELECT message.id, message.n, message.content
+FROM message
+WHERE message.id = ANY (:ids::text[]);
+
 -- message_of_run --
 SELECT message.id, chat.id, message.run_id, message.step, message.call, message.try, message.role, message.state,
     message.model, message.begun_at_us, message.changed_at_us, message.ended_at_us, message.first_position, message.last_position,
     message.content, message.is_tidied
 FROM message
 JOIN chat ON chat.n = message.chat
-WHERE message.run_id = :run_id
-ORDER BY message.begun_at_us, message.n
+WHERE message.run_id = :run_id AND message.first_position > :after
+ORDER BY message.first_position, message.n
 LIMIT :limit;
 
 -- message_of_chat --
@@ -1481,6 +1507,13 @@ FROM intake
 WHERE chat = :chat AND state <> 'done'
 ORDER BY n
 LIMIT :limit;
+
+-- intake_waiting --
+-- Differs because the chats come as an array.
+SELECT chat, count(*)
+FROM intake
+WHERE chat = ANY (:chats::text[]) AND state <> 'done'
+GROUP BY chat;
 
 -- intake_free --
 -- Without the line whose filter is not given.

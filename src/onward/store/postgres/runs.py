@@ -74,6 +74,11 @@ class PostgresRuns:
         (((number,),),) = await self._connections.use(lambda wire: wire.run(asked))
         return int(number)
 
+    async def of_chats(self, chats: Collection[str]) -> Mapping[str, port.Listed]:
+        wanted, now_us = statements.texts(list(chats)), self._ownership.now_us()
+        found = await self._sound(statements.call("run_of_chats", chats=wanted, now_us=now_us))
+        return {listed.row.chat: listed for listed in found if listed.row.chat is not None}
+
     async def relatives(self, run_id: str) -> Sequence[port.Listed]:
         return await self._connections.use(lambda wire: self._relatives(wire, run_id))
 

@@ -6,7 +6,7 @@ A flush is one transaction for all streams.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -52,6 +52,9 @@ class SqliteMessages:
     async def content(self, message: str) -> Sequence[Part] | None:
         return await self._database.look(lambda db: _content(db, message))
 
+    async def contents(self, messages: Collection[str]) -> Mapping[str, Sequence[Part]]:
+        return await self._database.look(lambda db: _contents(db, messages))
+
     async def seal(self, *, at_us: int, limit: int) -> int:
         values = {"limit": limit}
         # Nearly always nothing is to be sealed, and looking locks nobody out.
@@ -92,11 +95,19 @@ def _read(db: apsw.Connection, values: dict[str, Any]) -> Sequence[Heard]:
     )
 
 
+def _contents(db: apsw.Connection, messages: Collection[str]) -> Mapping[str, Sequence[Part]]:
+    values = {"ids": json.dumps(list(messages))}
+    found: list[Any] = db.execute(QUERIES["message_contents"], values).fetchall()
+    parts = {message: _parts(db, n, name) for message, n, name in found}
+    return {message: said for message, said in parts.items() if said is not None}
+
+
 def _content(db: apsw.Connection, message: str) -> Sequence[Part] | None:
     found = db.execute(QUERIES["message_get"], {"id": message}).fetchone()
-    if found is None:
-        return None
-    n, name = found
+    return None if found is None else _parts(db, *found)
+
+
+def _parts(db: apsw.Connection, n: int, name: str | None) -> Sequence[Part] | None:
     if name is not None:
         return message_rows.unsealed_content(read_blobs(db, (name,)).get(name))
     return message_rows.parts_of(db.execute(QUERIES["message_chunks"], {"n": n}))
@@ -162,6 +173,10 @@ class SqliteIntakes:
     ) -> bool:
         values = {"run_id": run_id, "notice": notice, "reading": reading, "at_us": at_us}
         return await self._change("intake_settle", message=message, outcome=outcome.value, **values)
+
+    async def waiting(self, chats: Collection[str]) -> Mapping[str, int]:
+        values = {"chats": json.dumps(list(chats))}
+        return await self._database.look(lambda db: dict(db.execute(QUERIES["intake_waiting"], values)))
 
     async def find_chat(self, chat: str) -> ChatRow | None:
         found = await self._database.look(lambda db: one(db, "chat_get", chat=chat))

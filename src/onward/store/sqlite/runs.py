@@ -85,6 +85,11 @@ class SqliteRuns:
     async def change_number(self) -> int:
         return await self._database.look(_change_number)
 
+    async def of_chats(self, chats: Collection[str]) -> Mapping[str, port.Listed]:
+        values = {"chats": json.dumps(list(chats))}
+        found = await self._database.look(lambda db: self._sound(db, "run_of_chats", values))
+        return {listed.row.chat: listed for listed in found if listed.row.chat is not None}
+
     async def relatives(self, run_id: str) -> Sequence[port.Listed]:
         return await self._database.look(lambda db: self._relatives(db, run_id))
 
