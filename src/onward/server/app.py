@@ -23,12 +23,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketState
 
 from onward.errors import InvalidInput, OnwardError
 from onward.server import api, pages, sessions
 from onward.server.context import Context
 from onward.server.credentials import Credentials
+from onward.server.feeds import room
 from onward.server.hosts import Hosts
 from onward.server.place import NOBODY, PAGE, SOCKET, STREAM, Asked, Mounted, Place, Socket, check_role
 from onward.server.problems import INTERNAL, Problem, problem_of, problem_reply
@@ -38,7 +39,7 @@ from onward.store.port.principals import Principal
 log = logging.getLogger("onward.server")
 
 Room = Callable[[Context], Sequence[Mounted]]
-ROOMS: tuple[Room, ...] = (api.places, sessions.places, pages.places)
+ROOMS: tuple[Room, ...] = (api.places, room.places, sessions.places, pages.places)
 
 EVENT_STREAM = "text/event-stream"
 
@@ -160,12 +161,13 @@ class App:
             check_role(principal, place.role)
             if self._context.life.is_draining:
                 raise _draining()
+            assert isinstance(place, Socket)
+            request = Request({**scope, "type": "http", "method": "GET"})
+            await place.serve(Asked(self._context, request, principal, address, in_path, id), socket)
         except Exception as error:
+            if socket.application_state is not WebSocketState.CONNECTING:
+                raise
             await socket.send_denial_response(self._refusal(error, id, scope))
-            return
-        assert isinstance(place, Socket)
-        request = Request({**scope, "type": "http", "method": "GET"})
-        await place.serve(Asked(self._context, request, principal, address, in_path, id), socket)
 
     def _address(self, scope: Scope) -> str:
         """The address of the client; that which a known proxy names, if it is one."""

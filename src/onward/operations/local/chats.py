@@ -76,7 +76,7 @@ class LocalMessages(msgspec.Struct, frozen=True):
                 for one in heard:
                     about = known.get(one.message)
                     if about is not None and place.run_id in (None, about.run_id):
-                        yield _piece(one, about)
+                        yield view_piece(one, about)
             if is_over or stop.is_set():
                 return
             await self.clock.wait_s(POLL_S, stop)
@@ -107,7 +107,8 @@ class LocalMessages(msgspec.Struct, frozen=True):
         return name in await self.store.messages.positions([name])
 
 
-def _piece(one: chats.Heard, about: chats.Message) -> chat_shapes.MessagePiece:
+def view_piece(one: chats.Heard, about: chats.Message) -> chat_shapes.MessagePiece:
+    """A piece of a message."""
     parts: list[chat_shapes.PartShown] = []
     state: str | None = None
     if isinstance(one, chats.Chunk):

@@ -84,7 +84,7 @@ class LocalLists(msgspec.Struct, frozen=True):
         )
         found = await self.store.gates.open(query)
         cursor = port.gate_cursor(found[-1]) if found and len(found) == request.limit else None
-        return {"gates": [_view_gate_row(row) for row in found], "cursor": cursor}
+        return {"gates": [view_gate_row(row) for row in found], "cursor": cursor}
 
     async def run_gates(self, request: requests.RunGates) -> list[run_shapes.GateShown]:
         """What one run waits for, with all that is known of each question."""
@@ -145,7 +145,8 @@ def _view_worker(worker: RegisteredWorker) -> WorkerListed:
     }
 
 
-def _view_gate_row(row: GateRow) -> run_shapes.GateListed:
+def view_gate_row(row: GateRow) -> run_shapes.GateListed:
+    """An open question, as lists show it."""
     return {
         "run": row.run_id,
         "display_id": display_id(row.run_id),
