@@ -35,27 +35,29 @@ class Mark(NamedTuple):
     drawing: str
 
 
+# The colours of the dashboard (web/src/tokens.css): amber can be resumed, magenta asks a person. A step that
+# is retried is one that runs, and its sign tells them apart.
 LIGHT: Mapping[NodeStatus, Tint] = {
-    NodeStatus.RUNNING: Tint("#ddf0ff", "#0969da", "#0550ae"),
-    NodeStatus.WAITING: Tint("#fff4c9", "#b07d00", "#7a5200"),
-    NodeStatus.RETRYING: Tint("#ffe9d6", "#cf5b0a", "#993c00"),
-    NodeStatus.FAILED: Tint("#ffe5e4", "#cf222e", "#a40e26"),
-    NodeStatus.INTERRUPTED: Tint("#f2e9ff", "#8250df", "#6639ba"),
-    NodeStatus.PARTIAL: Tint("#eef6cf", "#6b7f00", "#505f00"),
-    NodeStatus.SKIPPED: Tint("#eef1f5", "#7d8794", "#57606a"),
-    NodeStatus.SUCCEEDED: Tint("#dcf6e3", "#1a7f37", "#116329"),
-    NodeStatus.NOT_REACHED: Tint("#ffffff", "#a9b2bd", "#5f6873"),
+    NodeStatus.RUNNING: Tint("#e9f1fe", "#2a74ea", "#0a58c7"),
+    NodeStatus.WAITING: Tint("#fcedfa", "#b93bb0", "#97238f"),
+    NodeStatus.RETRYING: Tint("#e9f1fe", "#2a74ea", "#0a58c7"),
+    NodeStatus.FAILED: Tint("#fdedee", "#d92d3f", "#b0143c"),
+    NodeStatus.INTERRUPTED: Tint("#fff5e0", "#8a4b00", "#8a4b00"),
+    NodeStatus.PARTIAL: Tint("#e7f6ed", "#0a6b4d", "#0a6b4d"),
+    NodeStatus.SKIPPED: Tint("#f3f3f5", "#85858f", "#666670"),
+    NodeStatus.SUCCEEDED: Tint("#e7f6ed", "#17804b", "#0a6b4d"),
+    NodeStatus.NOT_REACHED: Tint("#ffffff", "#85858f", "#5b5b66"),
 }
 DARK: Mapping[NodeStatus, Tint] = {
-    NodeStatus.RUNNING: Tint("#0e2f57", "#4c9bff", "#8fc3ff"),
-    NodeStatus.WAITING: Tint("#3d2e00", "#d8a40c", "#f0c94b"),
-    NodeStatus.RETRYING: Tint("#45240a", "#f0883e", "#ffb37a"),
-    NodeStatus.FAILED: Tint("#4a1518", "#f85149", "#ff9d96"),
-    NodeStatus.INTERRUPTED: Tint("#33205c", "#a778f5", "#cdb0ff"),
-    NodeStatus.PARTIAL: Tint("#2f3608", "#a3b82a", "#cbdc63"),
-    NodeStatus.SKIPPED: Tint("#22272e", "#7d8590", "#a5adb8"),
-    NodeStatus.SUCCEEDED: Tint("#123a20", "#3fb950", "#7ddf8e"),
-    NodeStatus.NOT_REACHED: Tint("#161b22", "#59626d", "#98a2ad"),
+    NodeStatus.RUNNING: Tint("#0f2139", "#3f8cf4", "#79b4ff"),
+    NodeStatus.WAITING: Tint("#2b1329", "#c558bc", "#f0a6e8"),
+    NodeStatus.RETRYING: Tint("#0f2139", "#3f8cf4", "#79b4ff"),
+    NodeStatus.FAILED: Tint("#2c1216", "#e5484d", "#ff7076"),
+    NodeStatus.INTERRUPTED: Tint("#271c08", "#f2a31b", "#f7b955"),
+    NodeStatus.PARTIAL: Tint("#0d2419", "#63d6a8", "#63d6a8"),
+    NodeStatus.SKIPPED: Tint("#15171b", "#6c707b", "#858995"),
+    NodeStatus.SUCCEEDED: Tint("#0d2419", "#2f9e66", "#63d6a8"),
+    NodeStatus.NOT_REACHED: Tint("#111216", "#6c707b", "#9a9daa"),
 }
 MARKS: Mapping[NodeStatus, Mark] = {
     NodeStatus.RUNNING: Mark("●", "*", '<circle class="on" r="4.2"/>'),
@@ -93,8 +95,8 @@ _BASE = """\
 
 def style_sheet() -> str:
     """The rules for light mode, and those that override them in dark mode."""
-    light = _rules(LIGHT, page="#ffffff", ink="#1f2328", dim="#59636e", line="#98a1ab", taken="#24292f")
-    dark = _rules(DARK, page="#0d1117", ink="#e6edf3", dim="#9ba5b0", line="#6b7480", taken="#e6edf3")
+    light = _rules(LIGHT, page="#ffffff", ink="#17171a", dim="#666670", line="#85858f", taken="#17171a")
+    dark = _rules(DARK, page="#111216", ink="#eeeef1", dim="#858995", line="#6c707b", taken="#eeeef1")
     return f"{_BASE}{light}@media (prefers-color-scheme:dark){{\n{dark}}}\n"
 
 

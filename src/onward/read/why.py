@@ -115,7 +115,7 @@ def _stopped_words(row: RunRow, ticks: Sequence[Tick]) -> str:
     if row.reason == reasons.RATE_LIMIT:
         until = f"; resumes by itself at {rfc3339(row.wake_at_us)[11:19]} UTC" if row.wake_at_us else ""
         return sentence(f"The provider asks to wait{until}")
-    cut = [tick.step for tick in ticks if tick.state == "open"]
+    cut = [tick.step for tick in ticks if tick.state == "interrupted"]
     where = f" in {listed(cut)}" if cut else ""
     if row.reason in (reasons.CRASH, reasons.RESTART):
         what = row.detail or reasons.reason_of(row.reason).says

@@ -117,6 +117,8 @@ def _one(run: RunListed, limit: LimitStop | None, common: Common) -> Iterator[st
     yield f"run {called(run['id'])}: {one_line(run['pipeline'])}{id_words(run['id'])}"
     detail = one_line(run["detail"], 1_000)
     yield f"  status   {status_words(run)}" + (f": {detail}" if detail else "")
+    if run["status"] != "completed" and not (detail and detail.casefold() in run["now"].casefold()):
+        yield f"  now      {one_line(run['now'], 1_000)}"
     if run["waiting_for"]:
         yield f"  waiting  {one_line(run['waiting_for']['says'], 1_000)}"
     if run["holder"]:
