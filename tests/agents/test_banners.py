@@ -103,7 +103,7 @@ async def test_a_run_that_is_well_has_no_banner_and_says_what_it_did(world: Worl
 
 
 async def test_a_run_whose_process_died_says_what_is_kept_and_what_is_asked_again(world: World) -> None:
-    """S0-1, S4-21: decided from what is stored, before anybody has looked after the run, and after."""
+    """S0-1: decided from what is stored, before anybody has looked after the run, and after."""
     process = await died_in(world, "b")
     before = await state(process)
     shown = banner(before)
@@ -156,7 +156,7 @@ async def test_a_server_that_restarted_says_so(world: World) -> None:
 async def test_a_limit_is_named_with_what_is_spent_of_it(
     world: World, limits: dict[str, int | None], title: str
 ) -> None:
-    """S0-11, S0-37: Resume is offered once the saved limit leaves room."""
+    """S0-11: Resume is offered once the saved limit leaves room."""
     process = await at(world, model())
     await process.store.limits.change("chat/c", limits)
     run = await process.start(line("a", "b"), chat="c")
