@@ -261,6 +261,48 @@ def _log_format(log: str) -> str:
     return log
 
 
+class ServerPlace(msgspec.Struct, frozen=True):
+    """Where a command asks a server; without a token, that of this machine is meant.
+
+    `named_by` is what named it: a flag, or the variable.
+    """
+
+    url: str
+    token: str | None
+    named_by: str
+
+
+PROFILES = "~/.config/onward/profiles.toml"
+
+
+def load_server(server: str | None, profile: str | None, *, is_db_given: bool) -> ServerPlace | None:
+    """The server that flags or the environment name; None to work on a database of this machine."""
+    if server is not None and profile is not None:
+        raise InvalidInput("--server and --profile both name a server; give one of them.")
+    flag = "--profile" if profile is not None else "--server"
+    if is_db_given and (server or profile):
+        raise InvalidInput(f"--db names a database and {flag} a server; give one of them.")
+    if profile is not None:
+        return _profile(profile)
+    if server is not None and not server.strip():
+        raise InvalidInput("--server is empty; write one such as http://127.0.0.1:8765.")
+    url = server or (None if is_db_given else VARIABLES.get("ONWARD_SERVER"))
+    return ServerPlace(url, chosen_token(), flag if server else "ONWARD_SERVER") if url else None
+
+
+def _profile(name: str) -> ServerPlace:
+    path = os.path.expanduser(PROFILES)
+    profiles = read_toml(path)
+    found = profiles.get(name)
+    if not isinstance(found, dict):
+        known = ", ".join(sorted(profiles)) or "none"
+        raise InvalidInput(f"--profile {shown(name)} is not in {PROFILES}; there are: {known}.")
+    url, token = found.get("server"), found.get("token")
+    if not isinstance(url, str) or not isinstance(token, str | None):
+        raise InvalidInput(f"[{name}] of {PROFILES} needs server, and may have token, both texts.")
+    return ServerPlace(url, token, "--profile")
+
+
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
@@ -304,6 +346,20 @@ _TEXTS = KNOWN - TABLES - {"grace", "blocked", "tool_env"}
 
 def read_settings_file(path: str) -> Mapping[str, object]:
     """What the file says, with known names only; {} without a file."""
+    found = read_toml(path)
+    unknown = sorted(found.keys() - KNOWN)
+    if unknown:
+        raise InvalidInput(
+            f"{path} sets {', '.join(unknown)}; known settings are {', '.join(sorted(KNOWN))}."
+        )
+    for name in sorted(found.keys() & _TEXTS):
+        if not isinstance(found[name], str):
+            raise InvalidInput(f"{name} in {path} is {found[name]!r}; write text in quotes.")
+    return found
+
+
+def read_toml(path: str) -> Mapping[str, object]:
+    """What a file of settings says; {} without a file."""
     try:
         with open(path, "rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)
@@ -316,19 +372,11 @@ def read_settings_file(path: str) -> Mapping[str, object]:
     import tomllib  # here, because every command reads settings and most directories have no such file
 
     try:
-        found = tomllib.loads(content.decode())
+        found: dict[str, object] = tomllib.loads(content.decode())
     except UnicodeDecodeError:
         raise InvalidInput(f"{path} is not UTF-8; save it as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"{path} is not valid TOML: {error}.") from None
-    unknown = sorted(found.keys() - KNOWN)
-    if unknown:
-        raise InvalidInput(
-            f"{path} sets {', '.join(unknown)}; known settings are {', '.join(sorted(KNOWN))}."
-        )
-    for name in sorted(found.keys() & _TEXTS):
-        if not isinstance(found[name], str):
-            raise InvalidInput(f"{name} in {path} is {found[name]!r}; write text in quotes.")
     return found
 
 

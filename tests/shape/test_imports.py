@@ -109,7 +109,7 @@ CONFINED: dict[str, list[str]] = {
     "psycopg_pool": ["store.postgres*", "testing*"],
     "cyclopts": ["cli*"],
     "jsonschema_rs": ["agents.tools.schema*"],
-    "aiohttp": ["agents.http", "agents.tools.web", "testing*"],
+    "aiohttp": ["agents.http", "agents.tools.web", "operations.remote", "testing*"],
     "pydantic_ai": ["agents.others*"],
     "boto3": ["agents.others_bedrock"],
     "botocore": ["agents.others_bedrock"],

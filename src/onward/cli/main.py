@@ -86,6 +86,13 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
 )
 """The name of a command, its group in the help and its module, and what it does."""
 WITHOUT_DATABASE = ("validate",)
+ASK_SERVERS = frozenset(
+    {
+        *("status", "show", "events", "messages", "calls", "checkpoints", "chat", "chats"),
+        *("resume", "retry", "skip", "abort", "answer", "pause", "cancel", "steer", "dismiss"),
+    }
+)
+"""The commands that can ask a server instead of a database."""
 GROUPS = {"start": "Run", "look": "Look", "decide": "Decide", "operate": "Operate"}
 """The headings of the help, by the group of a command."""
 COMPLETE = "__complete"
@@ -210,7 +217,7 @@ def _call(tokens: Sequence[str], out: Output) -> int:
         return _print_help(partial(command, *bound.args, **bound.kwargs), out)
     bound.arguments.update({name: out for name in given})
     if "common" in bound.signature.parameters and tokens[0] not in WITHOUT_DATABASE:
-        _tell_place(bound.arguments.get("common"), out)
+        _tell_place(tokens[0], bound.arguments.get("common"), out)
     _collect_from_now()
     result = command(*bound.args, **bound.kwargs)
     if isinstance(result, Coroutine):
@@ -230,11 +237,20 @@ def _print_help(show: Callable[[], object], out: Output) -> int:
     return FINE
 
 
-def _tell_place(common: Common | None, out: Output) -> None:
-    from onward.cli.operations import tell_place
+def _tell_place(command: str, common: Common | None, out: Output) -> None:
+    """Say which database is used. A command that cannot ask a server refuses one."""
+    from onward.cli.operations import server_of, tell_place
     from onward.cli.options import COMMON
 
-    tell_place(common or COMMON, out)
+    server = server_of(common or COMMON)
+    if server is None:
+        tell_place(common or COMMON, out)
+    elif command not in ASK_SERVERS:
+        way = "leave it out" if server.named_by.startswith("--") else "unset it, or name a database with --db"
+        raise InvalidInput(
+            f"`onward {command}` works on the machine with the database and cannot ask a server, which "
+            f"{server.named_by} names; {way}."
+        )
 
 
 def _collect_from_now() -> None:

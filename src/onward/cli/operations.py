@@ -13,13 +13,16 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 from onward.config import (
     ADDRESS,
     CONFIG_FILE,
     DIRECTORY,
+    ServerPlace,
     Settings,
     chosen_token,
+    load_server,
     load_settings,
     place_in,
     redactor_of,
@@ -44,12 +47,11 @@ if TYPE_CHECKING:
     from onward.notify.courier import Courier
     from onward.operations.here.directories import RunDirectories, RunLogs
     from onward.operations.local.access import Access, LocalAccess
-    from onward.operations.local.chats import LocalMessages
     from onward.operations.local.database import LocalLimits, LocalPipelines
     from onward.operations.local.effects import LocalEffects
-    from onward.operations.local.lists import LocalLists, LocalNotifications
-    from onward.operations.local.look import LocalLook
+    from onward.operations.local.lists import LocalNotifications
     from onward.operations.local.submit import LocalSubmit
+    from onward.operations.protocol import ListOperations, LookOperations, MessageOperations, Operations
     from onward.receipts.run_directory import Homes
     from onward.store.port.principals import Principal
     from onward.store.port.store import Store
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def sources_of(app: Onward, store: Store) -> Sources:
@@ -273,21 +277,51 @@ def _words(settings: Settings) -> str:
     return f"the database {settings.db}"
 
 
+def server_of(common: Common) -> ServerPlace | None:
+    """The server that a command asks; None if it works on a database."""
+    return load_server(common.server, common.profile, is_db_given=common.db is not None)
+
+
 @asynccontextmanager
-async def lists_of(common: Common) -> AsyncIterator[LocalLists]:
+async def remote_of(common: Common, place: ServerPlace) -> AsyncIterator[Operations]:
+    """The operations of a server. Without a token of one's own, that of this machine is sent, to itself."""
+    from onward.clock import SystemClock, SystemIds
+    from onward.operations.remote import Server, connected
+
+    token = place.token or _own_token(common, place.url)
+    async with connected(Server(place.url, token), SystemClock(), SystemIds()) as operations:
+        yield operations
+
+
+def _own_token(common: Common, url: str) -> str:
+    """The token of this machine, which is for a server on it alone; none if there is none."""
+    is_here = urlsplit(url).hostname in LOOPBACK
+    return (read_line(token_place(load_settings(db=common.db, app=common.app))) or "") if is_here else ""
+
+
+@asynccontextmanager
+async def lists_of(common: Common) -> AsyncIterator[ListOperations]:
     """The lists of a command that looks over all runs; it needs no app."""
     from onward.operations.local.lists import LocalLists
 
+    if (server := server_of(common)) is not None:
+        async with remote_of(common, server) as operations:
+            yield operations.lists
+        return
     async with opened(place_of(common)) as store:
         yield LocalLists(store)
 
 
 @asynccontextmanager
-async def look_of(common: Common) -> AsyncIterator[LocalLook]:
+async def look_of(common: Common) -> AsyncIterator[LookOperations]:
     """What a command looks at one run with; the app is loaded only for what needs it."""
     from onward.clock import SystemClock
     from onward.operations.local.look import LocalLook
 
+    if (server := server_of(common)) is not None:
+        async with remote_of(common, server) as operations:
+            yield operations.look
+        return
     async with opened(place_of(common)) as store:
         yield LocalLook(
             store,
@@ -349,11 +383,15 @@ async def notifications_of(common: Common) -> AsyncIterator[LocalNotifications]:
 
 
 @asynccontextmanager
-async def messages_of(common: Common) -> AsyncIterator[LocalMessages]:
+async def messages_of(common: Common) -> AsyncIterator[MessageOperations]:
     """What is said in the chats of the database that is named."""
     from onward.clock import SystemClock
     from onward.operations.local.chats import LocalMessages
 
+    if (server := server_of(common)) is not None:
+        async with remote_of(common, server) as operations:
+            yield operations.messages
+        return
     async with opened(place_of(common)) as store:
         yield LocalMessages(store, SystemClock())
 

@@ -40,6 +40,17 @@ class Common:
         Parameter(help="The app with your handlers, package.module:name (ONWARD_APP; onward.toml)."),
     ] = None
 
+    server: Annotated[
+        str | None,
+        Parameter(
+            help="Ask this server instead of a database, such as http://127.0.0.1:8765 (ONWARD_SERVER).",
+            metavar="URL",
+        ),
+    ] = None
+    profile: Annotated[
+        str | None,
+        Parameter(help="Ask the server of this name in ~/.config/onward/profiles.toml.", metavar="NAME"),
+    ] = None
     runs: Annotated[
         str | None,
         Parameter(help="Where steps have their directories (ONWARD_RUNS; next to the database)."),
@@ -53,8 +64,9 @@ class Common:
     ] = None
 
     def command(self, *words: str) -> str:
-        """A command to type next, with the same database and app."""
-        flags = ("db", self.db), ("app", self.app), ("runs", self.runs), ("files", self.files)
+        """A command to type next, with the same database or server, and app."""
+        places = ("db", self.db), ("server", self.server), ("profile", self.profile)
+        flags = (*places, ("app", self.app), ("runs", self.runs), ("files", self.files))
         told = [word for name, value in flags if value for word in (f"--{name}", shlex.quote(value))]
         return " ".join(("onward", *words, *told))
 

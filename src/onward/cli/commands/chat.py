@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from onward.cli.commands import remote
 from onward.cli.commands.foreground import FINAL, Foreground, foreground
+from onward.cli.operations import server_of
 from onward.cli.options import COMMON, Answers, Common, Out, Project, Verbose, number
-from onward.cli.output import FAILED, FINE, UNFINISHED, clean, exit_of, one_line, table
+from onward.cli.output import FAILED, FINE, UNFINISHED, Output, clean, exit_of, one_line, table
 from onward.cli.print.run import gate_lines, status_words
 from onward.clock import SystemClock, SystemIds
 from onward.errors import ChatNotFound, InvalidInput, Refused
@@ -26,6 +28,7 @@ from onward.operations.here.submission import directory_of
 from onward.operations.requests import GetRun, ListChats, ReadMessages, ResumeRun, SendMessage, ShowChat
 
 if TYPE_CHECKING:
+    from onward.operations.protocol import ChatOperations, Operations
     from onward.replies import chats as chat_shapes
     from onward.replies.runs import RunState
 
@@ -83,7 +86,7 @@ async def chat(
     pipeline that is for the message, or if there is none, of a built-in one that answers (docs/chats.md).
     Without --watch a worker executes it.
     """
-    if cwd is not None or watch:
+    if cwd is not None or (watch and server_of(common) is None):
         cwd = directory_of(cwd, is_here=watch)
     asking = SendMessage(
         chat=name,
@@ -95,13 +98,29 @@ async def chat(
         key=SystemIds().unique() if key is None else key,
         workdir=cwd,
     )
+    async with remote.desk_of(common, out) as server:
+        if server is not None:
+            return await _sent_to(server, asking, watch=watch, is_empty=text is None)
     async with foreground(common, out, answers, makes_database=True, verbose=verbose) as desk:
         if text is None:
-            await _check_resumable(desk, name)
+            await _check_resumable(desk.operations, name)
         sent = await desk.operations.chats.send_message(asking)
         if not watch:
             return _tell_sent(desk, sent)
         return await _watched(desk, asking, sent)
+
+
+async def _sent_to(server: remote.Desk, asking: SendMessage, *, watch: bool, is_empty: bool) -> int:
+    """Send a message to a server, which executes what follows."""
+    if is_empty:
+        await _check_resumable(server.operations, asking.chat)
+    sent = await server.operations.chats.send_message(asking)
+    is_followed = watch and sent["outcome"] in ("started", "resumed", "answered")
+    if not is_followed:
+        return _tell_sent(server, sent)
+    for line in () if server.out.is_json else sent_lines(sent, None):
+        server.out.say(line)
+    return await remote.watch_message(server, asking, sent)
 
 
 def _text(text: str | None, *, resume: bool) -> str:
@@ -114,17 +133,17 @@ def _text(text: str | None, *, resume: bool) -> str:
     return CONTINUE if text is None else text
 
 
-async def _check_resumable(desk: Foreground, chat: str) -> None:
+async def _check_resumable(operations: Operations, chat: str) -> None:
     """Refuse to continue nothing: nobody has said what a new run should do."""
     try:
-        page = await desk.operations.chats.show_chat(ShowChat(chat=chat, messages=0))
+        page = await operations.chats.show_chat(ShowChat(chat=chat))
     except ChatNotFound:
         page = None
     if page is None or all(run["status"] in FINAL for run in page["runs"]):
         raise Refused("nothing_to_resume", f"chat {chat} has no run to resume; say what to do instead.")
 
 
-def _tell_sent(desk: Foreground, sent: chat_shapes.MessageSent) -> int:
+def _tell_sent(desk: Foreground | remote.Desk, sent: chat_shapes.MessageSent) -> int:
     """Say what became of a message, and what to type next."""
     for line in sent_lines(sent, desk.common):
         desk.out.say(line)
@@ -259,16 +278,16 @@ async def chats(
     """List chats, newest first, or show one: its runs with plans and stops, what was said, what waits."""
     if (name is None) is not (action == "list"):
         raise InvalidInput("say which chat to show, as in `onward chats show site-7`; list takes no name.")
-    async with foreground(common, out) as desk:
+    async with _looking(common, out) as looking:
         if name is not None:
-            page = await desk.operations.chats.show_chat(ShowChat(chat=name, runs=limit))
+            page = await looking.show_chat(ShowChat(chat=name, runs=limit))
             if out.is_json:
                 out.value(page)
             else:
                 for line in page_lines(page, common):
                     out.say(line)
             return FINE
-        found = await desk.operations.chats.list_chats(ListChats(limit=limit))
+        found = await looking.list_chats(ListChats(limit=limit))
     if out.is_json:
         out.value(found)
     elif not found["chats"]:
@@ -277,6 +296,16 @@ async def chats(
         for line in table(CHAT_HEADINGS, [_chat_row(one) for one in found["chats"]]):
             out.say(line)
     return FINE
+
+
+@asynccontextmanager
+async def _looking(common: Common, out: Output) -> AsyncIterator[ChatOperations]:
+    async with remote.desk_of(common, out) as server:
+        if server is not None:
+            yield server.operations.chats
+            return
+    async with foreground(common, out) as desk:
+        yield desk.operations.chats
 
 
 def _chat_row(one: chat_shapes.ChatListed) -> tuple[str, ...]:

@@ -7,16 +7,17 @@ of a run that is under way. A run that was dismissed is not offered any more, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from onward.cli.commands import remote
 from onward.cli.commands.foreground import Foreground, foreground
 from onward.cli.options import COMMON, Common, Out, RunName, number
-from onward.cli.output import FINE, UNFINISHED, exit_of
+from onward.cli.output import FINE, UNFINISHED, Output, exit_of
 from onward.clock import SystemClock
 from onward.errors import Refused
 from onward.model.ids import called
@@ -26,6 +27,7 @@ from onward.operations.requests import CancelRun, DismissRun, GetRun, ListRuns, 
 
 if TYPE_CHECKING:
     from onward.cli.replies import Steered
+    from onward.operations.protocol import DecideOperations
     from onward.replies.runs import RunState
 
 POLL_S = 0.1
@@ -55,10 +57,14 @@ async def pause(
     out: Out,
 ) -> int:
     """Ask a run to stop, so that it can be resumed; at once if no live process holds it."""
+    asking, timeout_s = PauseRun(run=run, after=after), timeout if wait else 0
+    async with remote.desk_of(common, out) as server:
+        if server is not None:
+            ask = partial(server.operations.decide.pause_run, asking)
+            return await remote.ask_to_stop(server, ask, RunStatus.PAUSED, timeout_s)
     async with foreground(common, out) as desk:
-        asking = PauseRun(run=run, after=after)
         ask = partial(desk.operations.decide.pause_run, asking)
-        return await _ask(desk, ask, RunStatus.PAUSED, timeout if wait else 0)
+        return await _ask(desk, ask, RunStatus.PAUSED, timeout_s)
 
 
 async def cancel(
@@ -74,10 +80,25 @@ async def cancel(
     out: Out,
 ) -> int:
     """Cancel a run for good."""
+    asking, timeout_s = CancelRun(run=run, reason=reason), timeout if wait else 0
+    async with remote.desk_of(common, out) as server:
+        if server is not None:
+            ask = partial(server.operations.decide.cancel_run, asking)
+            return await remote.ask_to_stop(server, ask, RunStatus.CANCELLED, timeout_s)
     async with foreground(common, out) as desk:
-        asking = CancelRun(run=run, reason=reason)
         ask = partial(desk.operations.decide.cancel_run, asking)
-        return await _ask(desk, ask, RunStatus.CANCELLED, timeout if wait else 0)
+        return await _ask(desk, ask, RunStatus.CANCELLED, timeout_s)
+
+
+@asynccontextmanager
+async def _deciding(common: Common, out: Output) -> AsyncIterator[DecideOperations]:
+    """Where requests are decided that are over at once: on the server that is named, or here."""
+    async with remote.desk_of(common, out) as server:
+        if server is not None:
+            yield server.operations.decide
+            return
+    async with foreground(common, out) as desk:
+        yield desk.operations.decide
 
 
 async def _ask(desk: Foreground, ask: Ask, wanted: RunStatus, timeout_s: float) -> int:
@@ -123,8 +144,8 @@ async def steer(
     out: Out,
 ) -> int:
     """Give a run's agents an instruction; the next agent step takes it, whichever process holds the run."""
-    async with foreground(common, out) as desk:
-        told = await desk.operations.decide.steer_run(SteerRun(run=run, text=text))
+    async with _deciding(common, out) as decide:
+        told = await decide.steer_run(SteerRun(run=run, text=text))
         waiting = len(told["steering"])
         out.say(f"run {called(told['id'])} has the instruction; its next agent step takes {_count(waiting)}")
         if out.is_json:
@@ -139,8 +160,8 @@ def _count(waiting: int) -> str:
 
 async def dismiss(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:
     """Stop suggesting a stopped run, and stop resuming it automatically; `onward resume` still works."""
-    async with foreground(common, out) as desk:
-        told = await desk.operations.decide.dismiss_run(DismissRun(run=run))
+    async with _deciding(common, out) as decide:
+        told = await decide.dismiss_run(DismissRun(run=run))
         name = called(told["id"])
         out.say(f"run {name} is dismissed; {common.command('resume', name)} still continues it")
         if out.is_json:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from onward.cli import options
+from onward.cli.commands import remote
 from onward.cli.commands.foreground import Foreground, foreground
 from onward.cli.operations import lists_of
 from onward.cli.output import FINE, Output, age, context_of, exit_of, one_line, one_of
@@ -119,6 +120,12 @@ async def resume(
         workdir=None if going.cwd is None else directory_of(going.cwd, is_here=not going.queue),
         raises=tuple(map(options.raise_of, raises)),
     )
+    async with remote.desk_of(common, out) as server:
+        if server is not None:
+            if dry_run:
+                tell_preview(await server.operations.decide.preview_resume(asking), out)
+                return FINE
+            return await remote.resume(server, asking)
     async with foreground(common, out, going.answers, verbose=going.verbose) as desk:
         if dry_run:
             tell_preview(await desk.operations.decide.preview_resume(asking), out)
@@ -287,6 +294,9 @@ async def answer(
             raise InvalidInput("an answer needs its run; `onward answer` lists the runs that wait for one.")
         return await _list_open(common, out)
     asking = AnswerGate(run=run, gate=gate, choice=choice or "", text=text, verdict=verdict)
+    async with remote.desk_of(common, out) as server:
+        if server is not None:
+            return await remote.answer(server, asking)
     async with foreground(common, out, answers, verbose=verbose) as desk:
         if choice is None and verdict is None and not text:
             asked = await desk.execution.ask(asking)
