@@ -233,11 +233,7 @@ async def following(world: World, **settings: Any) -> AsyncIterator[Following]:
     engine = door.process.engine
     look = LocalLook(door.process.store, door.process.clock, lambda: engine.leftovers, lambda: engine.sources)
     hub = await hub_at(door.process.store, look, SystemClock()).begin()
-
-    async def ending() -> None:
-        hub.stop()
-
-    found = Following(door, open_streams(door.context, HubThread(hub, ending, SystemClock())), hub)
+    found = Following(door, open_streams(door.context, HubThread(hub, clock=SystemClock())), hub)
     try:
         yield found
     finally:

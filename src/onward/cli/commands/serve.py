@@ -24,7 +24,6 @@ from onward.cli.output import FAILED, FINE
 from onward.cli.signals import Force, on_signals
 from onward.clock import SystemClock, SystemIds, new_secret
 from onward.config import CONFIG_FILE, chosen_token, load_settings
-from onward.engine.engine import ignore
 from onward.engine.stop import StopSwitch
 from onward.machine.plan.planner import DRAIN
 from onward.model.settings import DEFAULT_CHATS
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from onward.notify.courier import Courier
     from onward.operations.protocol import Operations
     from onward.server.context import Context
+    from onward.server.feeds.thread import HubThread
     from onward.server.hosts import Hosts
     from onward.server.life import Listener
     from onward.server.reading import Reader
@@ -113,6 +113,7 @@ class _Serving:
         self._settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
         self._stop = StopSwitch(self._settings.grace_s)
         self._courier: Courier | None = None
+        self._hub: HubThread | None = None
         self._clock = SystemClock()
 
     async def run(self, sock: Any) -> int:
@@ -120,8 +121,7 @@ class _Serving:
         app = app_of(self._settings)
         self._out.redactor = app.redactor
         try:
-            observe = self._observe if self._settings.notify else ignore
-            engine = await self._watch.engine(app, self._settings.tool_env, observe)
+            engine = await self._watch.engine(app, self._settings.tool_env, self._observe)
             self._courier = courier_of(
                 app, engine.store, self._settings, warn=self._watch.warn, stop=self._stop
             )
@@ -139,6 +139,8 @@ class _Serving:
     async def _served(self, engine: Engine, sock: Any, place: str | Store) -> Shift:
         from onward.server.app import make_app
         from onward.server.context import Context
+        from onward.server.feeds.room import open_streams
+        from onward.server.feeds.streams import limit_buffers
         from onward.server.hosts import hosts_of
         from onward.server.life import listener, recover
 
@@ -154,6 +156,9 @@ class _Serving:
             ids=SystemIds(),
             settings=self._how,
         )
+        limit_buffers(sock)
+        self._hub = await self._begun(engine, operations, place)
+        streams = open_streams(context, self._hub)
         server = listener(make_app(context, hosts), self._how)
         link = await self._link(engine, hosts)
         write_line(token_place(self._settings, "server"), hosts.url)
@@ -161,6 +166,7 @@ class _Serving:
             await recover(operations, None if self._watch.is_logging else self._out.say)
             return await self._lived(context, server, sock, engine, f"{hosts.url} · sign in: {link}")
         finally:
+            await streams.close()
             await reader.close()
 
     async def _lived(self, context: Context, server: Listener, sock: Any, engine: Engine, at: str) -> Shift:
@@ -188,6 +194,23 @@ class _Serving:
             return LocalOperations(engine.beside(store), self._clock, chats)
 
         return ThreadReader(await open_to_read(place, build))
+
+    async def _begun(self, engine: Engine, operations: LocalOperations, place: str | Store) -> HubThread:
+        """What looks for changes has a third store, so that a long read holds up no stream."""
+        from onward.server.feeds.hub import Hub
+        from onward.server.feeds.thread import HubThread
+        from onward.server.feeds.topics import Reading
+
+        clock = self._clock
+        if not isinstance(place, str) or place == ":memory:":
+            reading = Reading(engine.store, operations.look, operations.lists)
+            return HubThread(await Hub(reading, clock).begin(), clock=clock)
+
+        def build(store: Store) -> Hub:
+            beside = LocalOperations(engine.beside(store), clock)
+            return Hub(Reading(store, beside.look, beside.lists), clock)
+
+        return await HubThread.start(await open_to_read(place, build), clock)
 
     async def _work(self, engine: Engine) -> Shift:
         from onward.chats.dispatch import Dispatcher
@@ -231,3 +254,5 @@ class _Serving:
     def _observe(self, run: Run, events: Sequence[Event]) -> None:
         if self._courier is not None:
             self._courier.observe(run, events)
+        if self._hub is not None:
+            self._hub.poke()

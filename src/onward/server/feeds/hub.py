@@ -222,6 +222,11 @@ class Hub:
         """Look now: something was written."""
         self._poked.set()
 
+    @property
+    def is_poked(self) -> bool:
+        """Whether the next look is to come at once."""
+        return self._poked.is_set()
+
     # -- looking ---------------------------------------------------------------------------------------
 
     async def begin(self) -> Hub:

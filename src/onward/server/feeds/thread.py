@@ -20,15 +20,17 @@ T = TypeVar("T")
 
 
 class HubThread:
-    """A hub, wherever its loop is. `ending` closes what it reads with."""
+    """A hub, wherever its loop is. `ending` closes what it reads with, if that is its own."""
 
-    def __init__(self, hub: Hub, ending: Callable[[], Awaitable[None]], clock: Clock) -> None:
+    def __init__(
+        self, hub: Hub, ending: Callable[[], Awaitable[None]] | None = None, *, clock: Clock
+    ) -> None:
         self._hub, self._ending, self._clock = hub, ending, clock
 
     @classmethod
     async def start(cls, reader: StoreReader[Hub], clock: Clock) -> HubThread:
         """Let the hub that a reader has made look; the reader is closed with it."""
-        return cls(await reader.ask(Hub.begin), reader.close, clock)
+        return cls(await reader.ask(Hub.begin), reader.close, clock=clock)
 
     async def follow(self, reader: Reader, wants: Sequence[Want], *, is_only: bool = False) -> bool:
         """As `Hub.follow`."""
@@ -41,7 +43,9 @@ class HubThread:
             self._hub.loop.call_soon_threadsafe(self._hub.leave, reader)
 
     def poke(self) -> None:
-        """As `Hub.poke`."""
+        """As `Hub.poke`. It costs next to nothing while nobody follows anything, or a look is due anyway."""
+        if self._hub.is_poked or not self._hub.watched:
+            return
         with contextlib.suppress(RuntimeError):
             self._hub.loop.call_soon_threadsafe(self._hub.poke)
 
@@ -57,7 +61,8 @@ class HubThread:
         """Stop looking, and close what it reads with."""
         with contextlib.suppress(RuntimeError):
             self._hub.loop.call_soon_threadsafe(self._hub.stop)
-        await self._ending()
+        if self._ending is not None:
+            await self._ending()
 
     async def _do(self, work: Coroutine[Any, Any, T]) -> T:
         if self._hub.loop is asyncio.get_running_loop():
