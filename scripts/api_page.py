@@ -44,10 +44,19 @@ def api_page(generated: str) -> str:
     lines = [HEAD.format(generated=generated), ""]
     lines += [", ".join(f"[{name}](#{name.lower()})" for name in (*names, "Errors")) + "."]
     for name in names:
-        lines += ["", f"## {name}", "", *class_lines(getattr(onward, name))]
+        member = getattr(onward, name)
+        told = class_lines(member) if isinstance(member, type) else function_lines(name, member)
+        lines += ["", f"## {name}", "", *told]
     for kind in TAKEN_AND_RETURNED:
         lines += ["", f"## {kind.__name__}", "", *class_lines(kind)]
     return "\n".join([*lines, *_error_lines()]) + "\n"
+
+
+def function_lines(name: str, function: Any) -> Iterator[str]:
+    """What the page says of a function."""
+    mark = "async " if inspect.iscoroutinefunction(function) else ""
+    yield from (f"`{mark}{name}{_signature(function)}`", "")
+    yield _doc(function, name)
 
 
 def class_lines(kind: type) -> Iterator[str]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         RecordingInterviewer,
     )
     from onward.engine.stop import StopSwitch
+    from onward.errors import FlowFailed, StepFailed
+    from onward.flows.define import flow, step
     from onward.handlers.function import IsolatedStep
     from onward.handlers.port import StepContext
     from onward.model.events import StepStatus
@@ -32,6 +34,7 @@ _WHERE = {
     "AutoApprove": "onward.engine.control.requests",
     "CallbackInterviewer": "onward.engine.control.requests",
     "Decision": "onward.model.gate",
+    "FlowFailed": "onward.errors",
     "Gate": "onward.model.run",
     "IsolatedStep": "onward.handlers.function",
     "Onward": "onward.app",
@@ -41,16 +44,20 @@ _WHERE = {
     "Run": "onward.model.run",
     "RunStatus": "onward.model.run",
     "StepContext": "onward.handlers.port",
+    "StepFailed": "onward.errors",
     "StepStatus": "onward.model.events",
     "StopSwitch": "onward.engine.stop",
     "Submission": "onward.app.queue",
     "ToolUse": "onward.agents.tools.port",
+    "flow": "onward.flows.define",
+    "step": "onward.flows.define",
 }
 __all__ = [
     "Answer",
     "AutoApprove",
     "CallbackInterviewer",
     "Decision",
+    "FlowFailed",
     "Gate",
     "IsolatedStep",
     "Onward",
@@ -60,10 +67,13 @@ __all__ = [
     "Run",
     "RunStatus",
     "StepContext",
+    "StepFailed",
     "StepStatus",
     "StopSwitch",
     "Submission",
     "ToolUse",
+    "flow",
+    "step",
 ]
 
 

@@ -25,6 +25,9 @@
     - EffectFailed            the effect: it ran once, failed, and does not run again
     - CallFailed              the call: the service that it asked failed
     - CallTimedOut            the call: it took longer than its time limit
+    - StepFailed              the flow: a step of it failed after all its tries
+    - FlowFailed              the flow: its run stopped without a result
+    - FlowChanged             the flow: it calls something else than its history has
     - LimitReached            the call: a limit does not allow it, now or at all
     - WorkdirGone             the machine: the directory that a run works in is not there
     - WorkspaceFailed         the workspace: git could not do what a run needs
@@ -304,6 +307,29 @@ class ResultLost(OnwardError):
         super().__init__(f"{what} was done, and is not done again, but {why} A person must say {how}.")
 
 
+class StepFailed(OnwardError):
+    """A step of a flow failed after all its tries: `key` is the step, `type` and `text` what it raised."""
+
+    def __init__(self, key: str, type: str, text: str) -> None:
+        self.key, self.type, self.text = key, type, text
+        super().__init__(f"step {key!r} failed: {type}: {text}" if text else f"step {key!r} failed: {type}")
+
+
+class FlowFailed(OnwardError):
+    """A flow ended without a result: `run_id` is its run, `reason` why that stopped."""
+
+    def __init__(self, run_id: str, status: str, reason: str, detail: str) -> None:
+        self.run_id, self.status, self.reason, self.detail = run_id, status, reason, detail
+        why = f": {detail}" if detail else ""
+        super().__init__(
+            f"the flow's run {run_id} is {status} ({reason}){why}. `onward show {run_id}` shows it."
+        )
+
+
+class FlowChanged(OnwardError):
+    """What a flow calls now is not what its history has."""
+
+
 class CallTimedOut(OnwardError):
     """A call inside a step took longer than its time limit.
 
@@ -481,6 +507,8 @@ __all__ = [
     "ChatNotFound",
     "ConditionError",
     "EffectFailed",
+    "FlowChanged",
+    "FlowFailed",
     "GitKilled",
     "HistoryCorrupt",
     "InvalidInput",
@@ -502,6 +530,7 @@ __all__ = [
     "SchemaTooNew",
     "SpawnFailed",
     "StaleHistory",
+    "StepFailed",
     "StepNotFound",
     "StillGoing",
     "StoreCorrupt",

@@ -15,7 +15,7 @@ from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import unseal
 from tests.world import Process
 
-FOLDED = (19, "28ccc184ac2d103c", "ca7ebc5bea3773a7")
+FOLDED = (20, "b4b50cbe47215680", "ea4c326994b46d00")
 """The version of the fold, the shape of its state, and what the logs of the golden database fold to."""
 
 

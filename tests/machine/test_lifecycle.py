@@ -246,7 +246,7 @@ def test_the_reasons_are_the_designed_ones() -> None:
         I: ({"restart", "crash", "limit", "in_doubt", "rate_limit"}, set()),
         F: (
             {
-                *("step_failed", "no_way_on", "goal_unmet", "crash_loop", "pipeline_error"),
+                *("step_failed", "no_way_on", "goal_unmet", "crash_loop", "pipeline_error", "flow_changed"),
                 *("provider_auth", "provider_credit", "provider_forbidden", "provider_request"),
             },
             {"rejected", "invalid"},

@@ -34,6 +34,8 @@ LAYERS: dict[str, list[str]] = {
     "store": ["model", "errors", "clock", "host", "threads"],
     "workspace": ["model", "errors"],
     "handlers": ["pipeline", "model", "errors", "clock", "process", "threads", "redact"],
+    # Functions of users as pipelines: handlers that make recorded calls, with no engine.
+    "flows": ["handlers", "pipeline", "model", "errors"],
     "agents": [
         *("handlers", "machine", "pipeline", "model", "errors", "clock", "redact", "version"),
         *("process", "child", "threads", "entry"),

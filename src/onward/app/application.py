@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from onward.app.queue import AppWithQueue, simulation_of
+import msgspec
+
+from onward.app.queue import AppWithQueue, inputs_of, simulation_of
+from onward.clock import SystemClock
 from onward.config import tool_variables
 from onward.engine.control.requests import ForkRequest, Interviewer, Resume, StartRequest
-from onward.engine.log import Folded
+from onward.engine.log import Folded, RequestTerms
 from onward.engine.sources import read_source
 from onward.engine.stop import StopSwitch
-from onward.errors import InvalidInput
+from onward.errors import FlowFailed, InvalidInput, Refused
 from onward.model.gate import Answer
-from onward.model.run import Run
+from onward.model.ids import called, keyed_run_id
+from onward.model.run import Run, RunStatus
 from onward.model.stored import as_stored
+from onward.model.values import checked_tags
 from onward.operations.here.submission import directory_of
 from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, build
+from onward.pipeline.flow_source import NODE
 from onward.pipeline.rules.check import Rule, rules_here
 from onward.read.dialect_events import DialectEvent, Translator
 from onward.read.lookup import log_pages
 from onward.store.codec import unseal
+
+if TYPE_CHECKING:
+    from onward.flows.define import Bound
+
+R = TypeVar("R")
+WAITING_S = 0.2
+"""How often a call looks whether the run that it waits for can continue."""
 
 
 class Onward(AppWithQueue):
@@ -31,7 +45,7 @@ class Onward(AppWithQueue):
 
     async def run(
         self,
-        pipeline: str | Pipeline,
+        pipeline: str | Pipeline | Bound[Any],
         *,
         inputs: Mapping[str, Any] | None = None,
         run_id: str | None = None,
@@ -48,7 +62,8 @@ class Onward(AppWithQueue):
     ) -> Run:
         """Run a pipeline until it stops; returns its state.
 
-        It is a path, a registered NAME or NAME@VERSION, or one from `pipeline()`.
+        It is a path, a registered NAME or NAME@VERSION, one from `pipeline()`, or a flow with its arguments:
+        `build.bind(…)`.
         `inputs` are values of its context, `run_id` an id of the caller's own. `answers` names an interviewer
         for its gates; without one the run stops there, waiting. `stop` lets another task stop it.
 
@@ -61,7 +76,7 @@ class Onward(AppWithQueue):
         interviewer = self._interviewer(answers)
         prepared = await self._prepared(pipeline)
         start = StartRequest(
-            inputs=inputs or {},
+            inputs=inputs_of(pipeline, inputs),
             run_id=run_id,
             simulation=simulation_of(simulate, real_tools),
             interviewer=interviewer,
@@ -73,6 +88,71 @@ class Onward(AppWithQueue):
             keep_workspace=keep_workspace,
         )
         return (await self._attended(await engine.start(prepared, start, stop), interviewer, stop)).run
+
+    async def call(
+        self,
+        flow: Bound[R],
+        *,
+        key: str | None = None,
+        answers: str | Interviewer | None = None,
+        chat: str | None = None,
+        project: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> R:
+        """What a flow returns: `await app.call(build.bind("durable"), key="order-17")`.
+
+        Its run is executed here; the same call again under its `key` finds that run, continues it if it was
+        cut off or failed, and returns the same result. While the run waits, so does this. FlowFailed if it
+        stops without a result.
+        """
+        engine, interviewer = await self.engine(), self._interviewer(answers)
+        prepared = await self._prepared(flow)
+        asked = {"call": flow.flow.name, "inputs": flow.inputs}
+        body = None if key is None else msgspec.json.encode(asked, order="sorted")
+        start = StartRequest(
+            inputs=flow.inputs,
+            run_id=None if key is None else keyed_run_id("call", f"{flow.flow.name}/{key}"),
+            terms=RequestTerms(key, body),
+            on_owner_loss="requeue",
+            chat=chat,
+            project=project,
+            tags=checked_tags(tags),
+            workdir=directory_of(None),
+            interviewer=interviewer,
+        )
+        stop = StopSwitch()
+        folded = await self._attended(await engine.start(prepared, start, stop), interviewer, stop)
+        if folded.is_repeat:
+            folded = await self._continued(folded, interviewer, stop)
+        while not folded.run.is_final:
+            if folded.run.status in (RunStatus.FAILED, RunStatus.PAUSED, RunStatus.INTERRUPTED):
+                run = folded.run
+                raise FlowFailed(called(run.id), run.status.value, run.reason, run.detail)
+            await SystemClock().wait_s(WAITING_S, asyncio.Event())
+            folded = await self._continued(await engine.journal.load(folded.run.id), interviewer, stop)
+        run = folded.run
+        result = f"{NODE}.result"
+        if run.status is not RunStatus.COMPLETED or result not in run.context:
+            raise FlowFailed(called(run.id), run.status.value, run.reason or "skipped", run.detail)
+        return flow.flow.returned(run.context[result])
+
+    async def _continued(self, folded: Folded, interviewer: Interviewer | None, stop: StopSwitch) -> Folded:
+        """A run of a flow, continued here if no process executes it and it need not wait."""
+        engine, run = await self.engine(), folded.run
+        if run.is_final:
+            return folded
+        is_due = run.wake_at_us is not None and run.wake_at_us <= SystemClock().now_us()
+        if run.status is RunStatus.WAITING and not is_due:
+            return await self._attended(folded, interviewer, stop)
+        if run.status is RunStatus.QUEUED and not is_due:
+            return folded
+        try:
+            resumed = await engine.resume(run.id, Resume(interviewer=interviewer), stop)
+        except Refused as refused:
+            if refused.code != "occupied" and not (refused.code == "wrong_state" and folded.is_repeat):
+                raise
+            return await engine.journal.load(run.id)
+        return await self._attended(resumed, interviewer, stop)
 
     async def resume(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
 
@@ -29,6 +29,9 @@ from onward.replies.chats import MessagePiece, MessageSent, MessageShown
 from onward.replies.runs import RunList
 from onward.replies.steps import EventShown
 from onward.worker import EmbeddedWorker
+
+if TYPE_CHECKING:
+    from onward.flows.define import Bound
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +103,7 @@ class AppWithQueue(AppWithPipelines):
 
     async def submit(
         self,
-        pipeline: str | Pipeline,
+        pipeline: str | Pipeline | Bound[Any],
         *,
         inputs: Mapping[str, Any] | None = None,
         run_id: str | None = None,
@@ -108,13 +111,14 @@ class AppWithQueue(AppWithPipelines):
         at: datetime | None = None,
         **how: Unpack[HowSubmitted],
     ) -> Run:
-        """Create a run of a pipeline (a path, a registered name, or one from `pipeline()`) for the workers.
+        """Create a run of a pipeline (a path, a registered name, one from `pipeline()`, or a flow with its
+        arguments, `build.bind(…)`) for the workers.
 
         Returns it as it is queued. `key`: the same call again finds the run that the first one created. `at`:
         when the run is due, a time with its zone. The other keywords are those of `HowSubmitted`.
         """
         engine, prepared = await self.engine(), await self._prepared(pipeline)
-        one = Submission(inputs=inputs or {}, run_id=run_id, key=key, at=at)
+        one = Submission(inputs=inputs_of(pipeline, inputs), run_id=run_id, key=key, at=at)
         request = _request(_source(pipeline, prepared), one, **how)
         return (await engine.submit(prepared, start_of(request))).run
 
@@ -141,7 +145,9 @@ class AppWithQueue(AppWithPipelines):
                 raise RefusedInList(number, error) from error
         return [folded.run for folded in await engine.submit_many(asked)]
 
-    async def schedule_at(self, pipeline: str | Pipeline, at: datetime, **how: Unpack[HowScheduled]) -> Run:
+    async def schedule_at(
+        self, pipeline: str | Pipeline | Bound[Any], at: datetime, **how: Unpack[HowScheduled]
+    ) -> Run:
         """Create a run that is due at a time, by the database's clock; the keywords are those of `submit`."""
         return await self.submit(pipeline, at=at, **how)
 
@@ -237,7 +243,16 @@ class AppWithQueue(AppWithPipelines):
         return LocalOperations(await self.engine(), SystemClock(), self.chat_settings)
 
 
-def _source(given: str | Pipeline, prepared: Pipeline) -> dict[str, str | None]:
+def inputs_of(given: str | Pipeline | Bound[Any], inputs: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The inputs of a run: a flow has its own."""
+    if isinstance(given, str | Pipeline):
+        return inputs or {}
+    if inputs:
+        raise InvalidInput("a flow is bound to its arguments already; leave out inputs=.")
+    return given.inputs
+
+
+def _source(given: str | Pipeline | Bound[Any], prepared: Pipeline) -> dict[str, str | None]:
     """What is asked for: a name stays a name, so that a repeated request is the same whatever is enabled."""
     if isinstance(given, str) and prepared.version is not None:
         return {"pipeline": given}

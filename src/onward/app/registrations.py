@@ -42,7 +42,8 @@ from onward.model.values import shown
 from onward.operations.here.submission import addition, is_registered_name, named
 from onward.operations.local.database import LocalPipelines
 from onward.operations.requests import AddPipeline, EnablePipeline, GetPipeline, ListPipelines, RemovePipeline
-from onward.pipeline.build import Pipeline, Transform, checked_transform
+from onward.pipeline.build import Pipeline, Transform, build, checked_transform
+from onward.pipeline.flow_source import flow_place, is_flow_kind
 from onward.pipeline.rules.check import (
     RULES,
     Problem,
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from onward.agents.models import Models
     from onward.agents.tools.mcp.source import McpTools
     from onward.agents.tools.port import AgentTool, ToolRules
+    from onward.flows.define import Bound, Flow
 
 
 # An isolated function is given an IsolatedStep, any other a StepContext.
@@ -95,6 +97,8 @@ class AppRegistrations:
         spawn = SystemSpawn(output_bytes_max=ANSWER_BYTES_MAX, cleaner=cleaner)
         self._elsewhere = Elsewhere(spawn, own_environment)
         self.handlers: dict[str, Handler] = {}
+        self.flows: dict[str, Flow[Any, Any]] = {}
+        """The flows that this app runs, by the names of their handlers."""
         self._places: dict[str, str] = {}  # where each handler was registered
         self.tools: dict[str, AgentTool] = {}
         """The functions that agents may use, by name."""
@@ -212,6 +216,20 @@ class AppRegistrations:
         self.tools[made.described.name] = made
         return function
 
+    def add_flow(self, flow: Flow[Any, Any]) -> None:
+        """Serve the runs of a flow; of one name and version there is one flow. What the app runs is added."""
+        known = self.flows.get(flow.kind, flow)
+        if known is not flow and _defined(known) != _defined(flow):
+            raise InvalidInput(
+                f"there is a flow {flow.name!r} already, {_defined(known)}, and this is {_defined(flow)}; "
+                'give one of them another name: @flow(name="…").'
+            )
+        from onward.flows.handler import FlowHandler  # here, as most apps have none
+
+        self.flows[flow.kind] = flow
+        self.handlers[flow.kind] = FlowHandler(flow)
+        self.rules[:] = rules_beside(flow.kind, self.rules)
+
     def transform(self, function: TransformT) -> TransformT:
         """Register a function from graph to graph, or an object with such an `apply`.
 
@@ -251,6 +269,10 @@ class AppRegistrations:
             return who
 
         return register
+
+
+def _defined(flow: Flow[Any, Any]) -> str:
+    return f"{flow.function.__module__}.{flow.function.__qualname__}"
 
 
 def _place(above: int) -> str:
@@ -356,6 +378,7 @@ class AppWithStore(AppRegistrations):
                         observe=observe,
                         around=around,
                         show=show,
+                        find=self._find_flow,
                     ),
                     tool_env=tool_env,
                     runs=self.runs_directory,
@@ -367,6 +390,26 @@ class AppWithStore(AppRegistrations):
                 if self.blocked_s and self.handlers:
                     self._watch = LoopWatch(self.blocked_s, find_culprit)
             return self._engine
+
+    def add_flow(self, flow: Flow[Any, Any]) -> None:
+        super().add_flow(flow)
+        if self._engine is not None:
+            self._engine.serve(flow.kind, self.handlers[flow.kind])
+
+    def _find_flow(self, kind: str, path: str | None) -> Handler | None:
+        """The handler of a flow that was not added: it is defined in this process, or in the run's file."""
+        if not is_flow_kind(kind):
+            return None
+        from onward.flows.define import known_flow
+        from onward.flows.load import flow_at
+
+        flow, place = known_flow(kind), flow_place(path)
+        if flow is None and place is not None:
+            flow = flow_at(place)
+        if flow is None or flow.kind != kind:
+            return None
+        self.add_flow(flow)
+        return self.handlers[kind]
 
     @property
     def has_agent(self) -> bool:
@@ -470,10 +513,14 @@ class AppWithPipelines(AppWithStore):
     async def _registered(self) -> LocalPipelines:
         return LocalPipelines((await self.engine()).registry, SystemClock())
 
-    async def _prepared(self, pipeline: str | Pipeline) -> Pipeline:
-        """The pipeline of a new run: a file, or else the registered one of this name."""
-        if not isinstance(pipeline, str):
+    async def _prepared(self, pipeline: str | Pipeline | Bound[Any]) -> Pipeline:
+        """The pipeline of a new run: that of a flow, a file, or else the registered one of this name."""
+        if isinstance(pipeline, Pipeline):
             return pipeline
+        if not isinstance(pipeline, str):
+            flow = pipeline.flow
+            self.add_flow(flow)
+            return build(flow.source, file=flow.path or f"<{flow.name}>", rules=())
         engine = await self.engine()
         if not is_registered_name(pipeline):
             return engine.sources.read(pipeline)

@@ -107,7 +107,14 @@ def loaded_app(settings: Settings, name: str) -> Onward:
 
 
 def load_app(name: str, directory: str) -> Onward:
-    """The app `package.module:name`, imported from a directory or an installed package."""
+    """The app `package.module:name`, imported from a directory or an installed package.
+
+    `site.py` is the app in that file, or one without handlers; either serves all flows of the file.
+    """
+    if name.endswith(".py"):
+        from onward.cli.flow_files import app_in_file
+
+        return app_in_file(os.path.join(directory, name))
     module_name, colon, attribute = name.partition(":")
     module_path = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
     if not colon or not module_name or not attribute:

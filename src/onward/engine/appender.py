@@ -31,7 +31,7 @@ from onward.engine.journal import Journal
 from onward.engine.log import Folded, applied, redacted_events
 from onward.engine.messages import ChatHistory, Flusher
 from onward.engine.stop import StopSwitch
-from onward.errors import LeaseLost, StaleHistory
+from onward.errors import LeaseLost, LimitReached, StaleHistory
 from onward.handlers.port import Handler
 from onward.handlers.room import ShowLine
 from onward.machine.decide.calls import limits_hit
@@ -156,6 +156,32 @@ class Turns:
 
 Decide = Callable[[Run], Sequence[Event]]
 """What to write about a held run, as it is when it is written."""
+GROUP_MAX = 500
+"""How many calls write together at most."""
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What was written of a request, and when."""
+
+    events: Sequence[Event]
+    at_us: int
+
+
+class _Member(msgspec.Struct):
+    """One of those who write together."""
+
+    decide: Decide
+    written: asyncio.Future[Written]
+
+    def answer(self, written: Written) -> None:
+        if not self.written.done():
+            self.written.set_result(written)
+
+    def refuse(self, error: BaseException) -> None:
+        if not self.written.done():
+            self.written.set_exception(error)
+
+
 CHECKPOINT_AFTER_S = 1.0
 """How long after a step its run's `checkpoint.json` has it, at most."""
 
@@ -184,6 +210,8 @@ class Appender:
         self._turns = Turns()
         self._checkpoint: Alarm | None = None
         self._warned: tuple[Event, ...] = ()
+        self._group: list[_Member] = []
+        self._writing: asyncio.Task[None] | None = None
         # If this process's clock is slow, it counts from the run's wake time: by its own clock there would be
         # nothing to do yet, and it would requeue the run again and again.
         self._ahead_us = max(0, folded.run.updated_at_us - parts.clock.now_us())
@@ -246,21 +274,102 @@ class Appender:
         What is written has no secrets, and is what a resume would read. Nothing is planned. What `decide`
         raises is a refusal, and nothing is written.
         """
-        if self._turns.is_taken:
-            await self._turns.wait()
-        self._turns.is_taken = True
-        try:
-            return await self._record(decide)
-        finally:
-            self._turns.end()
+        return (await self.write(decide)).events
 
-    async def _record(self, decide: Decide) -> Sequence[Event]:
+    async def write(self, decide: Decide, *, together: bool = False) -> Written:
+        """The same, with the time that was written. What waits for its turn is one append.
+
+        `together`: others are about to write, so this waits for them until the loop's next turn. A database
+        that commits in place would never let a queue form.
+        """
+        if not (together or self._turns.is_taken):
+            self._turns.is_taken = True
+            try:
+                return await self._write(decide)
+            finally:
+                self._turns.end()
+        member = _Member(decide, asyncio.get_running_loop().create_future())
+        self._group.append(member)
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_groups())
+        return await member.written
+
+    async def _write_groups(self) -> None:
+        """Write what waits, as one append each time it is our turn, until nothing waits."""
+        try:
+            await asyncio.sleep(0)
+            while self._group:
+                if self._turns.is_taken:
+                    await self._turns.wait()
+                self._turns.is_taken = True
+                try:
+                    members, self._group = self._group[:GROUP_MAX], self._group[GROUP_MAX:]
+                    await self._write_together(members)
+                finally:
+                    self._turns.end()
+        except BaseException as error:
+            for member in self._group:
+                member.refuse(error)
+            raise
+        finally:
+            self._writing = None
+
+    async def _write_together(self, members: Sequence[_Member]) -> None:
+        """One append for all. Each sees the run after the one before; a refusal is its caller's alone."""
+        journal, lease = self._parts.journal, self._hold.lease
+        try:
+            while True:
+                now_us, before = self.now_us(), self.folded
+                warned = self._warnings()
+                run, events = applied(before.run, warned, run_id=before.run.id, at_us=now_us)
+                parts: list[tuple[_Member, Sequence[Event]]] = []
+                written = list(events)
+                for member in members:
+                    try:
+                        decided = redacted_events(journal.redactor, member.decide(run))
+                        run, own = applied(run, decided, run_id=before.run.id, at_us=now_us)
+                    except Exception as error:
+                        member.refuse(error)
+                        continue
+                    parts.append((member, own))
+                    written += own
+                if len(written) > len(events):
+                    try:
+                        self.folded = await journal.record(before, written, run, now_us, lease)
+                    except StaleHistory:
+                        await self.catch_up()
+                        self._on_requests(self.run.pending)
+                        members = [member for member, _ in parts]
+                        continue
+                    self._warned = ()
+                    self._parts.observe(run, written)
+                for member, own in parts:
+                    member.answer(Written(own, now_us))
+                return
+        except LimitReached as reached:
+            if len(members) == 1:
+                members[0].refuse(reached)
+            else:
+                await self._write_one_by_one(members)
+        except BaseException as error:  # whatever it is, it is theirs: nothing may wait in vain
+            for member in members:
+                member.refuse(error)
+            if isinstance(error, asyncio.CancelledError):
+                raise
+
+    async def _write_one_by_one(self, members: Sequence[_Member]) -> None:
+        """Something in the group does not fit into a limit: each hears whether it is the one."""
+        for member in members:
+            if not member.written.done():
+                await self._write_together([member])
+
+    async def _write(self, decide: Decide) -> Written:
         journal, lease = self._parts.journal, self._hold.lease
         while True:
             now_us, before = self.now_us(), self.folded
             decided = redacted_events(journal.redactor, decide(before.run))
             if not decided:
-                return ()
+                return Written((), now_us)
             warned = self._warnings()
             decided = (*warned, *decided)
             run, events = applied(before.run, decided, run_id=before.run.id, at_us=now_us)
@@ -272,7 +381,7 @@ class Appender:
                 continue
             self._warned = ()
             self._parts.observe(run, events)
-            return events[len(warned) :]
+            return Written(events[len(warned) :], now_us)
 
     async def _judged(self, ahead: Advance, run: Run, first: Sequence[Event], now_us: int) -> Advance:
         """What follows where the run stops. Before a limit stops it, that is judged once more: it may have
@@ -305,6 +414,8 @@ class Appender:
 
     async def close(self) -> None:
         """Return when the run's files are written. Nothing more is written then."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
         self._on_requests = _ignore  # the run loop refers to this: garbage would have to be collected
         if self._checkpoint is not None:
             self._checkpoint.cancel()

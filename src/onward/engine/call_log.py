@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from onward.engine.journal import Journal
 from onward.errors import CallFailed, HistoryCorrupt, said, told
-from onward.handlers.calls import CallAnswer, CallOptions, StepPast
+from onward.handlers.calls import CallAnswer, CallOptions, PastCall, StepPast
 from onward.model.call import POSITIONAL, CallFinished, CallKind, CallLost, CallStarted, CallStatus, Streamed
 from onward.model.events import StepStarted
 from onward.model.limits import is_possible
@@ -53,6 +53,8 @@ class OneTry(msgspec.Struct, frozen=True):
             nodes=dict(options.nodes),
             about=options.about,
             steering=len(options.steering),
+            inputs=options.inputs,
+            patches=options.patches,
         )
 
     def answered(self, value: Any, duration_us: int) -> CallFinished:
@@ -88,6 +90,8 @@ class OneTry(msgspec.Struct, frozen=True):
             about=self.options.about,
             is_cost_unknown=bool(answer.note) or not is_counted,
             note=answer.note,
+            inputs=self.options.inputs,
+            patches=self.options.patches,
         )
 
     def failed(self, error: Exception, duration_us: int) -> CallFinished:
@@ -159,6 +163,8 @@ class CallMemory(msgspec.Struct):
     """The answers of tools that came after the last of the model, before the memory was cleared."""
     generation: int = 0
     past: StepPast = msgspec.field(default_factory=StepPast)
+    keeps_answers: bool = True
+    """Whether answers are kept: a flow asks for each of its calls once."""
 
     def next_try(self, call: str) -> int:
         """The number of the next try of a call; it never comes back."""
@@ -178,7 +184,10 @@ class CallMemory(msgspec.Struct):
 
     def note(self, finished: CallFinished) -> None:
         """Remember an answer. A call that ended in an error has none."""
-        self.answers[finished.call] = finished
+        if self.keeps_answers:
+            self.answers[finished.call] = finished
+        else:
+            self.tries.pop(finished.call, None)
 
     def note_failure(self, finished: CallFinished) -> None:
         """Remember how a try of a call failed."""
@@ -238,12 +247,13 @@ def _note(
         memory.answers[event.call] = event
 
 
-async def value_of(memory: CallMemory, run_id: str, finished: CallFinished) -> Any:
+async def value_of(memory: CallMemory, run_id: str, finished: CallFinished | PastCall) -> Any:
     """What a call answered: a JSON value, or bytes."""
     if not finished.value_blob:
         return finished.value
     content = await memory.content.find(finished.value_blob)
     if content is None or content_hash(content) != finished.value_blob:
-        why = f"the answer of call {finished.call} of step {finished.step} is missing or damaged"
+        call = finished.key if isinstance(finished, PastCall) else finished.call
+        why = f"the answer of call {call} is missing or damaged"
         raise HistoryCorrupt(run_id, 0, why)
     return content if finished.is_bytes else _decode(content)

@@ -30,10 +30,11 @@ from onward.engine.appender import Appender, EngineParts
 from onward.engine.call_log import CallMemory, OneTry, read_memory, value_of
 from onward.engine.claims import Hold
 from onward.engine.effects import in_doubt
+from onward.engine.flow_log import read_history
 from onward.engine.hold import AttemptHold, UnderWay
 from onward.engine.messages import MessageStream
 from onward.engine.persist import unbroken
-from onward.handlers.calls import CallOptions, StepPast, StepQuestion
+from onward.handlers.calls import Answered, CallOptions, PastCall, StepPast, StepQuestion
 from onward.handlers.user_functions import Functions
 from onward.machine.decide.calls import (
     call_in_doubt,
@@ -97,7 +98,7 @@ class CallRecorder:
         self._parts, self._started, self._functions = parts, started, functions
         self._holding, self._under_way = holding, UnderWay(started.step, holding)
         self._tries = CallTries(parts, started, functions, holding, self._under_way)
-        self._memory: asyncio.Task[CallMemory] | None = None
+        self._memory: asyncio.Future[CallMemory] | None = None
 
     def key_of(self, call: str) -> str:
         """The idempotency key of a call."""
@@ -120,7 +121,38 @@ class CallRecorder:
         if outer is None:
             await self._holding.boundary()
         with self._under_way.one(key, outer):
-            return await self._tries.make(memory, CallRequest(key, function, arguments, options))
+            tried = await self._tries.make(memory, CallRequest(key, function, arguments, options))
+        if tried.error is not None:
+            raise tried.error
+        return tried.answer
+
+    async def history(self) -> Sequence[PastCall]:
+        """The calls that earlier attempts of a flow made, in the order in which they began."""
+        engine, run = self._parts.engine, self._parts.appender.run
+        found, memory = await read_history(engine.journal, engine.blobs, run, self._started.step)
+        self._memory = asyncio.get_running_loop().create_future()
+        self._memory.set_result(memory)
+        return found
+
+    async def stored(self, past: PastCall) -> Any:
+        """What a call answered that the log has."""
+        if not past.value_blob:
+            return past.value
+        return await value_of(await self._remembered(), self._parts.appender.run.id, past)
+
+    async def answer(
+        self, key: str, function: Callable[..., Any], arguments: Sequence[Any], options: CallOptions
+    ) -> Answered:
+        """Make a call that a flow's history does not answer. What its function raises is an answer, too."""
+        self._tries.check_open()
+        memory = await self._remembered()
+        self._under_way.check_idle(key)
+        await self._holding.boundary()
+        with self._under_way.one(key, None):
+            tried = await self._tries.make(memory, CallRequest(key, function, arguments, options))
+        if tried.error is not None:
+            return Answered(None, tried.at_us, tried.finished.error, tried.error)
+        return Answered(tried.answer, tried.at_us)
 
     async def ask(self, key: str, question: StepQuestion) -> Decision:
         """What a person answered. Until somebody has, the attempt ends here and the run waits."""
@@ -270,6 +302,19 @@ class CallRecorder:
         return next(event for event in written if isinstance(event, CallFinished))
 
 
+class Tried(msgspec.Struct, frozen=True):
+    """A try of a call that has ended, as it was written, and what its function raised."""
+
+    finished: CallFinished
+    at_us: int
+    error: Exception | None = None
+
+    @property
+    def answer(self) -> Any:
+        """What it answered: a JSON value, or bytes."""
+        return self.finished.content if self.finished.is_bytes else self.finished.value
+
+
 RETRY_S_FIRST, RETRY_S_MAX = 0.5, 30.0
 ROOM_S = 1.0
 """How often to ask again for what others have reserved."""
@@ -299,16 +344,14 @@ class CallTries:
         await self._parts.engine.clock.wait_s(seconds, self._holding.over)
         self.check_open()
 
-    async def make(self, memory: CallMemory, call: CallRequest) -> Any:
-        """What the function answered, tried as often as `options` allow."""
+    async def make(self, memory: CallMemory, call: CallRequest) -> Tried:
+        """The last try of the function, which is tried as often as `options` allow."""
         tries = 0
         while True:
             tries += 1
-            try:
-                return await self._try(memory, call)
-            except Exception:
-                if tries > call.options.retries or call.key in self._lost():
-                    raise
+            tried = await self._try(memory, call)
+            if tried.error is None or tries > call.options.retries:
+                return tried
             await self.wait_s(self._pause_s(tries))
 
     def _pause_s(self, tries: int) -> float:
@@ -320,8 +363,11 @@ class CallTries:
         opened = self._parts.appender.run.open_steps.get(self._started.step)
         return {} if opened is None or opened.calls is None else opened.calls.lost
 
-    async def _try(self, memory: CallMemory, call: CallRequest) -> Any:
-        """One try of the call, and the record of its end."""
+    async def _try(self, memory: CallMemory, call: CallRequest) -> Tried:
+        """One try of the call, and the record of its end.
+
+        Raises what kept it from beginning or from being recorded, and what leaves it in doubt.
+        """
         await self._parts.trust()
         key, options = call.key, call.options
         number = memory.next_try(key)
@@ -345,17 +391,23 @@ class CallTries:
             except errors.ResultLost:
                 raise  # it is recorded
             except errors.CallTimedOut as error:
-                await unbroken(self._too_late(one, began_s, error))
-                raise
+                return await unbroken(self._too_late(one, began_s, error))
             except Exception as error:
-                memory.note_failure(await unbroken(self._failed(one, began_s, error, stream)))
-                raise
+                failed = await unbroken(self._failed(one, began_s, error, stream))
+                memory.note_failure(failed.finished)
+                return failed
         # Even if the caller is cancelled now: it was answered, and must not be asked again.
-        written = await unbroken(self._parts.appender.record(partial(finish_call, finished=finished)))
-        # The answer as it was written, without secrets: a resumed step gets no other.
-        finished = next(event for event in written if isinstance(event, CallFinished))
-        memory.note(finished)
-        return finished.content if finished.is_bytes else finished.value
+        tried = await unbroken(self._written(finished))
+        memory.note(tried.finished)
+        return tried
+
+    async def _written(self, finished: CallFinished, error: Exception | None = None) -> Tried:
+        """The end of a try as it was written, without secrets: a resumed step gets no other."""
+        written = await self._parts.appender.write(
+            partial(finish_call, finished=finished), together=self._holding.is_shared
+        )
+        finished = next(event for event in written.events if isinstance(event, CallFinished))
+        return Tried(finished, written.at_us, error)
 
     def _since_us(self, began_s: float) -> int:
         return max(0, int((self._parts.engine.clock.awake_s() - began_s) * 1_000_000))
@@ -380,7 +432,8 @@ class CallTries:
             raise call_in_doubt(started.step, started.call)
         while True:
             try:
-                await self._parts.appender.record(partial(start_call, started=started, told=told))
+                decide = partial(start_call, started=started, told=told)
+                await self._parts.appender.write(decide, together=self._holding.is_shared)
                 return
             except errors.LimitReached as reached:
                 if not reached.fits_spent:
@@ -393,14 +446,13 @@ class CallTries:
 
     async def _failed(
         self, one: OneTry, began_s: float, error: Exception, stream: MessageStream | None = None
-    ) -> CallFinished:
+    ) -> Tried:
         if stream is not None:
             with suppress(errors.StoreError):  # what came of the answer stays visible, if the store takes it
                 await stream.drain()
         failed = one.failed(error, self._since_us(began_s))
         failed = failed if stream is None else stream.with_text(failed)
-        await self._parts.appender.record(partial(finish_call, finished=failed))
-        return failed
+        return await self._written(failed, error)
 
     async def _answered(self, one: OneTry, value: Any, began_s: float) -> CallFinished:
         """The end of a try that returned `value`. What was done is done, also if that cannot be stored."""
@@ -416,13 +468,13 @@ class CallTries:
             f"call {one.key!r}", lost.why, f"what it answered: --continue --answer {one.key}=VALUE"
         )
 
-    async def _too_late(self, one: OneTry, began_s: float, error: errors.CallTimedOut) -> None:
+    async def _too_late(self, one: OneTry, began_s: float, error: errors.CallTimedOut) -> Tried:
         """A call that took too long failed; one that must not be repeated may have done its work."""
         if one.options.repeatable:
-            await self._failed(one, began_s, error)
-            return
+            return await self._failed(one, began_s, error)
         decide = partial(lose_call, lost=one.lost(error), attempt=self._started.attempt)
         await self._parts.appender.record(decide)
+        raise error
 
     async def _run(self, call: CallRequest, stream: MessageStream | None) -> Any:
         """What the function returns within the call's time limit, if it has one; CallTimedOut after that.

@@ -77,6 +77,13 @@ def check_still_there(run: Run) -> None:
 
 Around = Callable[[str, Handler], Handler]
 """Wraps the handler of a kind of nodes, to watch it."""
+FindHandler = Callable[[str, str | None], Handler | None]
+"""Finds the handler of a kind of nodes for a run whose pipeline is at a path."""
+
+
+def find_none(kind: str, path: str | None) -> Handler | None:
+    """Handlers are registered, or not there."""
+    return None
 
 
 class Serving(DefinitionCache):
@@ -89,8 +96,10 @@ class Serving(DefinitionCache):
         clock: Clock,
         around: Around | None = None,
         variables: Collection[str] = (),
+        find: FindHandler = find_none,
     ) -> None:
         """`runs` is the engine, which managers ask for their children."""
+        self._find = find
         super().__init__(handlers)
         self.handlers, self._runs, self._clock, self._around = handlers, runs, clock, around
         self.variables = tuple(sorted(variables))
@@ -101,12 +110,16 @@ class Serving(DefinitionCache):
         simulation: Simulation | None,
         interviewer: Interviewer | None = None,
         finished: Collection[str] = (),
+        path: str | None = None,
     ) -> Mapping[str, Handler]:
         """The handlers that serve a run; refuses before anything begins if one is missing.
 
-        The refusal names a node that has not `finished`, if it can.
+        The refusal names a node that has not `finished`, if it can. `path` is where its pipeline is.
         """
         handlers = self._with_simulated(definition, simulation)
+        for kind in definition.handlers:
+            if kind not in handlers and (found := self._find(kind, path)) is not None:
+                handlers = {**handlers, kind: found}
         if MANAGER in definition.handlers and MANAGER not in handlers:
             from onward.engine.overseer import Overseer  # here: few runs have a manager
 
@@ -129,11 +142,15 @@ class Serving(DefinitionCache):
         return {kind: self._around(kind, handler) for kind, handler in handlers.items()}
 
     def check_served(
-        self, pipeline: Pipeline, simulation: Simulation | None, workdir: str | None = None
+        self,
+        pipeline: Pipeline,
+        simulation: Simulation | None,
+        workdir: str | None = None,
+        path: str | None = None,
     ) -> None:
         """Refuse a pipeline that this process could not run in this directory."""
         definition = self.definition(pipeline)
-        self.handlers_for(definition, simulation)
+        self.handlers_for(definition, simulation, path=path)
         check_workdir(workdir, is_here=bool(self.needs(definition, simulation)))
 
     def _with_simulated(self, definition: Definition, simulation: Simulation | None) -> Mapping[str, Handler]:

@@ -20,7 +20,7 @@ from onward.engine.control.intervene import Answering, HolderRequests
 from onward.engine.control.limits import LimitChanges
 from onward.engine.control.requests import ForkRequest, Interviewer, Preview, Resume, StartRequest
 from onward.engine.control.start import Forking, Resuming, Starting
-from onward.engine.definitions import Around, Serving
+from onward.engine.definitions import Around, FindHandler, Serving, find_none
 from onward.engine.effects import AtMostOnce, Once
 from onward.engine.files.receipts import StepReceipts
 from onward.engine.files.rooms import Rooms
@@ -67,6 +67,8 @@ class Extensions(msgspec.Struct, frozen=True):
     around: Around | None = None
     show: ShowLine | None = None
     """Is shown what steps print."""
+    find: FindHandler = find_none
+    """Finds handlers that are needed and not there: those of flows."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -98,7 +100,8 @@ class Engine:
         surroundings: Surroundings | None = None,
     ) -> None:
         self.store = store
-        self._clock, self._ids, self._dice, self._handlers = clock, ids, dice, handlers
+        self._clock, self._ids, self._dice = clock, ids, dice
+        self._handlers: dict[str, Handler] = dict(handlers)
         self._extensions = extensions or Extensions()
         self._surroundings = surroundings or Surroundings()
 
@@ -149,6 +152,10 @@ class Engine:
     async def take(self, stop: StopSwitch) -> tuple[Folded, Awaitable[Folded]] | None:
         """Claim the run whose turn it is; returns it, and what to await to execute it until it stops."""
         return await self._queue.take(stop)
+
+    def serve(self, kind: str, handler: Handler) -> None:
+        """Serve nodes of this kind from now on, too."""
+        self._handlers[kind] = handler
 
     # -- requests ------------------------------------------------------------------------------------
 
@@ -371,7 +378,8 @@ class Engine:
     @cached_property
     def _serving(self) -> Serving:
         variables = () if self.variables is None else self.variables.passed
-        return Serving(self._handlers, self, self._clock, self._extensions.around, variables)
+        around, find = self._extensions.around, self._extensions.find
+        return Serving(self._handlers, self, self._clock, around, variables, find)
 
     @cached_property
     def _runner(self) -> Runner:

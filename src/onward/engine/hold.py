@@ -87,6 +87,11 @@ class AttemptHold:
         self._hold_if_idle()
 
     @property
+    def is_shared(self) -> bool:
+        """Whether several calls are under way: then what they write can be written together."""
+        return len(self._leaves) > 1
+
+    @property
     def is_asking(self) -> bool:
         """Whether the attempt is to stop for an answer; it may ask more until it has stopped."""
         return self._wanted is not None and self._wanted.reason == GATE

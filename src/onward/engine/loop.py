@@ -292,7 +292,9 @@ class Runner(msgspec.Struct, frozen=True):
     async def served(self, run: Run, interviewer: Interviewer | None = None) -> ServedPipeline:
         """What executing a run needs: its stored definition, and handlers."""
         definition = self.serving.definition(await self.sources.stored(run))
-        return ServedPipeline(definition, self.serving.handlers_for(definition, run.simulation, interviewer))
+        return ServedPipeline(
+            definition, self.serving.handlers_for(definition, run.simulation, interviewer, path=run.path)
+        )
 
     async def run(
         self, claimed: Reply, served: ServedPipeline, stop: StopSwitch, action: Action | None = None

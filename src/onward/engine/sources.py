@@ -19,6 +19,7 @@ from onward.model.ids import Wanted, node_of
 from onward.model.run import Run
 from onward.model.values import Variables
 from onward.pipeline.build import Pipeline, Transform, build, changed_nodes
+from onward.pipeline.flow_source import flow_place
 from onward.pipeline.purpose import Purpose, purpose_of
 from onward.pipeline.rules.check import REGISTERED, RULES, Rule
 from onward.pipeline.source import SOURCE_BYTES_MAX, decode
@@ -87,7 +88,7 @@ class Sources(msgspec.Struct, frozen=True):
         `verb` is what a refusal tells the person to do again: resume or replay. Without `keeps_gates` the
         open questions of the run are withdrawn, and it does not matter where their answers lead.
         """
-        if original or run.path is None:
+        if original or run.path is None or flow_place(run.path) is not None:
             return await self.stored(run), _kept(run) if accept_changes else ""
         try:
             current = _read_if_there(run.path)

@@ -257,6 +257,10 @@ class CallOptions(msgspec.Struct, frozen=True):
     """The waiting instructions that are in its conversation from now on."""
     chat: str = ""
     """The chat in which its text is stored while it grows; its function gets the message to write to."""
+    inputs: str = ""
+    """The hash of what a flow calls it with."""
+    patches: tuple[str, ...] = ()
+    """The changes to the flow's code that it came by."""
 
     @property
     def records_start(self) -> bool:
@@ -292,8 +296,56 @@ class StepPast(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
+class PastCall(msgspec.Struct, gc=False):
+    """A call of a flow as the log has it: its answer, or that it has none yet.
+
+    `began` is its first event, which `run_id` wrote: another run, in a fork. `seq` is its last. `is_once`: it
+    must not be repeated.
+    """
+
+    key: str
+    run_id: str
+    began: int
+    seq: int
+    at_us: int
+    is_answered: bool = False
+    type: str = ""
+    inputs: str = ""
+    about: str = ""
+    value: Any = None
+    value_blob: str = ""
+    is_bytes: bool = False
+    error: str = ""
+    by: str = ""
+    patches: tuple[str, ...] = ()
+    is_once: bool = False
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """What a call of a flow came to, as it was recorded, and when: its value, or what it raised."""
+
+    value: Any
+    at_us: int
+    error: str = ""
+    cause: Exception | None = None
+
+
 class Recorder(Protocol):
     """Makes the calls of one attempt and records their answers."""
+
+    async def history(self) -> Sequence[PastCall]:
+        """The calls that earlier attempts of a flow made, in the order in which they began."""
+        ...
+
+    async def stored(self, past: PastCall) -> Any:
+        """What a call answered that the log has."""
+        ...
+
+    async def answer(
+        self, key: str, function: Callable[..., Any], arguments: Sequence[Any], options: CallOptions
+    ) -> Answered:
+        """Make a call that a flow's history does not answer. What its function raises is an answer, too."""
+        ...
 
     async def has(self, call: str) -> bool:
         """Whether a call has been answered."""

@@ -167,6 +167,11 @@ class StepContext(RecordedCalls):
         return self._run.open_steps[self.step].retries_spent
 
     @property
+    def opened_at_us(self) -> int:
+        """When the first attempt of the step started, in microseconds since 1970."""
+        return self._run.open_steps[self.step].opened_at_us
+
+    @property
     def steering(self) -> tuple[str, ...]:
         """Instructions given while the run was running, for an agent to follow."""
         return self._run.open_steps[self.step].steering

@@ -30,6 +30,8 @@ class CallKind(StrEnum):
     """What a call does."""
 
     FUNCTION = "function"
+    STEP = "step"
+    """A step of a flow."""
     MODEL = "model"
     PROGRAM = "program"
     """One turn of a program that works as an agent."""
@@ -93,10 +95,11 @@ class CallStarted(Event, frozen=True, kw_only=True):
     conversation that it asks with; `nodes` are messages of it on their way to the store, by hash.
     `shortened_to` is the ceiling in tokens that a limit left for its answer; 0 if none lowered it. `about` is
     what it is called with, shortened. `steering` says how many of the waiting instructions are in its
-    conversation from now on.
+    conversation from now on. `inputs` is the hash of what a flow calls it with, and `patches` are the changes
+    to the flow's code that it came by.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     BESIDE: ClassVar[frozenset[str]] = frozenset({"nodes"})
 
     step: str
@@ -115,6 +118,8 @@ class CallStarted(Event, frozen=True, kw_only=True):
     nodes: dict[str, bytes] = msgspec.field(default_factory=dict)
     about: str = ""
     steering: Count = 0
+    inputs: str = ""
+    patches: tuple[str, ...] = ()
 
 
 class CallFinished(Event, frozen=True, kw_only=True):
@@ -128,9 +133,11 @@ class CallFinished(Event, frozen=True, kw_only=True):
     `is_cost_unknown`: the provider may charge for it and did not say what, so it is charged what it had
     reserved. Without this, an error without `usage` costs nothing. `about` is what it was called with,
     shortened. `failure` is how the service failed that was asked, in a word: the tries of a call are counted
-    by it. `note` is what is odd about an answer that counts, such as a usage that cannot be read.
+    by it. `note` is what is odd about an answer that counts, such as a usage that cannot be read. `inputs`
+    and `patches` are those of its start.
     """
 
+    VERSION: ClassVar[int] = 2
     BESIDE: ClassVar[frozenset[str]] = frozenset({"content", "nodes"})
 
     step: str
@@ -158,6 +165,8 @@ class CallFinished(Event, frozen=True, kw_only=True):
     about: str = ""
     failure: str = ""
     note: str = ""
+    inputs: str = ""
+    patches: tuple[str, ...] = ()
 
 
 class CallLost(Event, frozen=True, kw_only=True):

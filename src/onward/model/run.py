@@ -35,7 +35,7 @@ def simulation_of(created: RunCreated) -> Simulation | None:
     return Simulation(script=created.simulation, real_tools=not created.simulates_tools)
 
 
-FOLD_VERSION = 19
+FOLD_VERSION = 20
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
 RESTARTED_AS = "restarted_as"
@@ -128,7 +128,8 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
     `began_at_us` is when the last try started; `worked_us` is how long those before it took. `held` is why an
     attempt stopped between two calls, and `holds` how often in a row it did so for a provider. `stop` is the
     reason of its own for which a failed attempt stops the run; `thread` the key of the conversation it is in.
-    `gates` are those whose answers a held attempt waits for.
+    `gates` are those whose answers a held attempt waits for. `opened_at_us` is when its first attempt
+    started.
     """
 
     step: str
@@ -155,6 +156,7 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
     limit: LimitHit | None = None
     """The limit that held it, if one did."""
     gates: tuple[str, ...] = ()
+    opened_at_us: int = 0
 
 
 class Gate(Frozen, frozen=True, kw_only=True):

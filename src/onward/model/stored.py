@@ -13,7 +13,8 @@ JSON stays as it is. These types become JSON, as msgspec writes them:
 
 Whoever called the function gets what was stored, the first time, too: so a resumed step sees the same. What
 cannot be stored is refused, naming its type; nothing is pickled. A function that surely returns such a thing
-is refused before it is called (`check_returns`).
+is refused before it is called (`check_returns`). `as_declared` is the way back: the stored value as the type
+that a function declares.
 """
 
 from __future__ import annotations
@@ -141,6 +142,39 @@ def _fields(value: Any) -> Mapping[str, Any] | None:
     if hasattr(kind, "__attrs_attrs__"):
         return {one.name: getattr(value, one.name) for one in kind.__attrs_attrs__}
     return None
+
+
+def as_declared(value: Any, declared: Any, *, is_text: bool = False) -> Any:
+    """What was stored, as the type that is declared for it. ValueError says in a few words what does not fit.
+
+    `is_text`: numbers and truth values may be written as text, as on a command line.
+    """
+    if declared is Any or declared is inspect.Parameter.empty or declared is object:
+        return value
+    if isinstance(value, bytes):  # bytes are stored as they are
+        if declared in _BYTES:
+            return declared(value)
+        raise ValueError("it is bytes")
+    try:
+        return msgspec.convert(value, declared, strict=not is_text, dec_hook=_declared, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+    except (TypeError, NotImplementedError) as error:
+        raise ValueError(f"its declared type cannot be read back ({error})") from None
+
+
+def _declared(kind: type, value: Any) -> Any:
+    """What msgspec does not know: paths, and models of pydantic."""
+    if hasattr(kind, "model_validate"):
+        try:
+            if getattr(kind, "__pydantic_root_model__", False) and isinstance(value, dict):
+                value = value.get("root", value)
+            return kind.model_validate(value)
+        except ValueError as error:
+            raise ValueError(str(error)) from None
+    if issubclass(kind, PurePath):
+        return kind(value)
+    raise NotImplementedError(f"{kind.__name__} is not a type of data")
 
 
 def check_returns(function: Callable[..., Any], where: str) -> None:

@@ -11,13 +11,14 @@ from cyclopts import Parameter
 from onward.cli import options
 from onward.cli.commands.foreground import Foreground, foreground
 from onward.cli.commands.submit import Script, script_of
+from onward.cli.flow_files import asked_run, with_app_of
 from onward.cli.output import FINE, Output, context_of, one_line, one_of
 from onward.cli.print.run import id_words, next_command
 from onward.errors import RunNotFound
 from onward.model.ids import EXACT, called, check_run_id
 from onward.model.run import RunStatus
 from onward.model.values import EVENT
-from onward.operations.here.submission import ceilings, directory_of, named, shadowed_notice, submission
+from onward.operations.here.submission import ceilings, directory_of, named, shadowed_notice
 from onward.operations.requests import ForkRun, ListRuns, ResumeRun, SubmitRun
 from onward.pipeline.build import Pipeline
 
@@ -63,9 +64,9 @@ async def run(
     finished is lost or repeated: `onward resume` continues.
     """
     script = script_of(simulate, real_tools=real_tools)
-    asking = submission(
+    asking = asked_run(
         file,
-        inputs=context_of(settings),
+        context_of(settings),
         simulation=script.entries,
         real_tools=script.real_tools,
         run_id=run_id,
@@ -79,6 +80,7 @@ async def run(
         raises=tuple(map(options.raise_of, raises)),
     )
     with named(asking.pipeline):
+        common = with_app_of(file, common)
         opening = foreground(common, out, answers, makes_database=asking.pipeline is None, verbose=verbose)
         return await _started(opening, asking, script, out)
 

@@ -18,6 +18,7 @@ import msgspec
 from cyclopts import Parameter
 
 from onward.cli import options
+from onward.cli.flow_files import asked_run, with_app_of
 from onward.cli.operations import submit_of
 from onward.cli.output import FINE, Output, context_of, count, one_line, values_of_file
 from onward.cli.print.run import id_words
@@ -31,7 +32,6 @@ from onward.operations.here.submission import (
     missing_notice,
     named,
     shadowed_notice,
-    submission,
 )
 from onward.operations.requests import SubmitRun, SubmitRuns
 
@@ -91,9 +91,9 @@ async def submit(
     if run_id is not None and from_jsonl is not None:
         raise InvalidInput("--run-id names one run, and --from-jsonl creates many; write run_id in lines.")
     now_us, script = SystemClock().now_us(), script_of(simulate, real_tools=real_tools)
-    asking = submission(
+    asking = asked_run(
         file,
-        inputs={**values_of_file(set_file), **context_of(settings)},
+        {**values_of_file(set_file), **context_of(settings)},
         simulation=script.entries,
         real_tools=script.real_tools,
         priority=priority,
@@ -110,6 +110,7 @@ async def submit(
         keep_workspace=keep_workspace,
         raises=tuple(map(options.raise_of, raises)),
     )
+    common = with_app_of(file, common)
     with named(asking.pipeline):
         if from_jsonl is None:
             await _submit_one(asking, script, common, out)

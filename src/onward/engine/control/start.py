@@ -56,7 +56,9 @@ class Starting(msgspec.Struct, frozen=True):
     async def start(self, pipeline: Pipeline, start: StartRequest, stop: StopSwitch | None = None) -> Folded:
         """Create a run, claim it and execute it until it stops."""
         definition = self.creating.definition(pipeline, start)
-        handlers = self.serving.handlers_for(definition, start.simulation, start.interviewer)
+        handlers = self.serving.handlers_for(
+            definition, start.simulation, start.interviewer, path=pipeline.path
+        )
         check_workdir(start.workdir, is_here=True)
         stop = stop or StopSwitch(clock=self.clock)
         claimed, action = await self._create(pipeline, definition, start, stop)
@@ -225,7 +227,11 @@ class Resuming(msgspec.Struct, frozen=True):
         # A run that is aborted, or left to the workers, needs no handler here.
         handlers = (
             self.serving.handlers_for(
-                definition, known.run.simulation, resume.interviewer, known.run.outcomes.keys()
+                definition,
+                known.run.simulation,
+                resume.interviewer,
+                known.run.outcomes.keys(),
+                known.run.path,
             )
             if executes
             else {}
@@ -294,7 +300,7 @@ class Forking(msgspec.Struct, frozen=True):
             parent.run, accept_changes=fork.accept_changes, original=fork.original, verb="replay"
         )
         # Whatever would refuse the fork when it runs must refuse it now, before it exists.
-        self.serving.check_served(pipeline, parent.run.simulation)
+        self.serving.check_served(pipeline, parent.run.simulation, path=parent.run.path)
         await self.workspaces.check_fork(parent.run, child)
         forked = RunForked(
             parent=parent.run.id,

@@ -41,6 +41,7 @@ from onward.model.context import check_value
 from onward.model.ids import branch_of, called, node_of, place_of
 from onward.model.limits import VISITS, raised_visits
 from onward.model.run import AttemptState, OpenStep, Run, RunStatus
+from onward.pipeline.flow_source import is_flow_kind
 
 ACTIONS = ("retry", "skip", "continue", "abort")
 
@@ -116,9 +117,9 @@ def decide_resume(
         restore_workspace=request.restore_workspace,
         repeats=request.repeats,
         max_visits=visits,
-        keeps_calls=_keeps_calls(stopped, request),
+        keeps_calls=_keeps_calls(definition, stopped, request),
     )
-    answered = _answered(stopped, request)
+    answered = _answered(definition, stopped, request)
     skips_step = request.action == "skip" and not resumed.keeps_calls
     skipped = (_skipped(definition, run, stopped),) if skips_step and stopped else ()
     left = closing(run, why=f"resumed from {from_node}") if from_node is not None else ()
@@ -180,8 +181,18 @@ def repeat_notice(definition: Definition, run: Run, from_node: str | None) -> st
     return f"{node.id} has finished before and is not repeatable; it runs again because --from says so"
 
 
-def _keeps_calls(stopped: OpenStep | None, request: ResumeRequest) -> bool:
-    """Whether a retry repeats only what is in doubt, and a skip is only of the uses of tools in doubt."""
+def _keeps_calls(definition: Definition, stopped: OpenStep | None, request: ResumeRequest) -> bool:
+    """Whether a retry repeats only what is in doubt, and a skip is only of the uses of tools in doubt.
+
+    A flow always keeps what its steps answered: it repeats what failed.
+    """
+    if stopped is not None and request.action == "retry" and is_flow_kind(definition.kind(stopped.node)):
+        if request.fresh:
+            raise InvalidInput(
+                "a flow never starts anew, because its finished steps would be repeated; start a new run, or "
+                "fork this one: `onward replay RUN --from STEP`."
+            )
+        return True
     if stopped is None or not is_in_doubt(stopped):
         return False
     if request.action == "retry":
@@ -189,9 +200,12 @@ def _keeps_calls(stopped: OpenStep | None, request: ResumeRequest) -> bool:
     return request.action == "skip" and is_use_in_doubt(stopped)
 
 
-def _answered(stopped: OpenStep | None, request: ResumeRequest) -> tuple[CallFinished, ...]:
+def _answered(
+    definition: Definition, stopped: OpenStep | None, request: ResumeRequest
+) -> tuple[CallFinished, ...]:
     """What a person says that the calls in doubt of a step answered; of tools that are skipped, nothing."""
-    settles = request.action == "continue" or (request.action == "skip" and _keeps_calls(stopped, request))
+    keeps = _keeps_calls(definition, stopped, request)
+    settles = request.action == "continue" or (request.action == "skip" and keeps)
     in_doubt = calls_in_doubt(stopped) if stopped is not None and settles else {}
     unknown = sorted(request.answers.keys() - in_doubt.keys())
     if unknown:

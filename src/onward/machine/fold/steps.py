@@ -65,6 +65,7 @@ def step_started(run: Run, event: ev.StepStarted, at_us: int) -> Changes:
         child=event.child,
         began_at_us=at_us,
         thread=event.thread,
+        opened_at_us=at_us if before is None else before.opened_at_us,
     )
     if before is None:
         changes["visits"] = run.visits.with_(at, _new_visit(run, event, at, branch_id))

@@ -1,0 +1,364 @@
+"""One attempt of a flow: its function runs from the beginning, and its history answers what it can.
+
+A call is compared with the history first (`FlowRun.begin`). If the log has its answer, that is returned;
+else the call is made and recorded. What ends the attempt (a pause, a lost lease, a call that the history
+does not have) reaches the user's code only as `CancelledError`, and so do the calls made after it: no
+`except Exception` of a user takes it for a failure of a step. Calls that are under way finish first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import ContextVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from blake3 import blake3
+
+from onward.errors import FlowChanged, InvalidInput, StepFailed, UnstorableValue
+from onward.flows.scope import Group, Scope, scopes_of
+from onward.handlers.calls import Answered, CallOptions, PastCall
+from onward.handlers.port import StepContext
+from onward.model.call import CALL_KEY_CHARACTERS_MAX
+from onward.model.ids import called
+from onward.model.stored import as_declared, as_stored
+
+if TYPE_CHECKING:
+    from onward.flows.define import Step
+
+CALLS_MAX = 100_000
+ABOUT_CHARACTERS = 120
+TURN_EVERY = 200
+"""How many answers are given from the history before other tasks of the process get a turn."""
+
+
+class Inside:
+    """Says that the current code is inside a step, where steps are functions."""
+
+
+INSIDE: Final = Inside()
+here: ContextVar[Scope | Inside | None] = ContextVar("onward_flow", default=None)
+"""The scope of the flow that the current code is in."""
+
+
+def scope_here(what: str) -> Scope:
+    """The scope of the current code; refuses `what` outside a flow and inside a step."""
+    scope = here.get()
+    if isinstance(scope, Scope):
+        return scope
+    if scope is None:
+        raise InvalidInput(f"{what} works only inside a flow: call it in a function with @flow.")
+    raise InvalidInput(f"{what} does not work inside a step; call it in the flow, between its steps.")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A call as the code makes it now: its kind, and what it is called with, as a hash and for people."""
+
+    name: str
+    type: str
+    inputs: str = ""
+    about: str = ""
+
+
+def asked_with(name: str, type: str, arguments: Mapping[str, Any]) -> Asked:
+    """A call with these arguments. Those that are not data count by their type."""
+    data = {key: _as_data(value) for key, value in arguments.items()}
+    encoded = msgspec.json.encode(list(data.items()))
+    about = msgspec.json.encode(list(data.values())).decode()
+    if len(about) > ABOUT_CHARACTERS:
+        about = f"{about[:ABOUT_CHARACTERS]}…"
+    return Asked(name, type, blake3(encoded).hexdigest(length=10), about)
+
+
+def _as_data(value: Any) -> Any:
+    if value is None or type(value) in (str, int, bool):
+        return value
+    try:
+        return as_stored(value, "an argument")
+    except UnstorableValue:
+        kind = type(value)
+        return f"<{kind.__module__}.{kind.__qualname__}>"
+
+
+class FlowRun:
+    """One attempt of a flow."""
+
+    def __init__(
+        self, name: str, step: StepContext, stands_in: Mapping[str, Callable[..., Any]] | None = None
+    ) -> None:
+        """`stands_in` are functions in place of those of steps, by name."""
+        self.name, self.step, self.recorder = name, step, step.recorder
+        self.stands_in = stands_in
+        self.root = Scope()
+        self.ended: Exception | None = None
+        """What ends the attempt, once something does."""
+        self.calls = self._under_way = 0
+        self._outer: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._cancels = 0
+
+    # -- the function --------------------------------------------------------------------------------
+
+    async def run(self, function: Coroutine[Any, Any, Any]) -> Any:
+        """What the function returns. Raises what ended the attempt, whatever the function did about that."""
+        outer = self._outer = asyncio.current_task()
+        assert outer is not None
+        self._cancels = outer.cancelling()
+        try:
+            self.root = scopes_of(await self.recorder.history())
+            self.root.last_us = self.step.opened_at_us
+        except BaseException:
+            function.close()
+            raise
+        try:
+            returned = await self.step.functions.attend(self.name, self._main(function))
+        except asyncio.CancelledError:
+            if self.ended is None or self.is_cancelled:
+                raise
+            raise self.ended from None
+        except Exception:
+            if self.ended is not None:
+                raise self.ended from None
+            raise
+        if self.ended is not None:
+            raise self.ended
+        return returned
+
+    async def _main(self, function: Coroutine[Any, Any, Any]) -> Any:
+        self._task = asyncio.current_task()
+        return await self.inside(self.root, function)
+
+    async def inside(self, scope: Scope, function: Awaitable[Any]) -> Any:
+        """What the function returns in this scope, all of whose history it must have used."""
+        scope.task, scope.flow = asyncio.current_task(), self
+        token = here.set(scope)
+        try:
+            returned = await function
+        finally:
+            here.reset(token)
+        left = scope.ahead()
+        if left is not None and self.ended is None:
+            where = f"its branch {scope.path}" if scope.path else "the flow"
+            raise self.stop(
+                FlowChanged(
+                    f"the history has {left.key!r} (event {left.seq}), and {where} ended without calling it. "
+                    f"{self._advice(left)}"
+                )
+            )
+        return returned
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the engine ends the attempt from outside."""
+        return self._outer is not None and self._outer.cancelling() > self._cancels
+
+    def stop(self, why: Exception) -> asyncio.CancelledError:
+        """End the attempt for this reason, once the calls under way have finished; what to raise."""
+        if self.ended is None:
+            self.ended = why
+        self._stop_if_idle()
+        return asyncio.CancelledError()
+
+    def _stop_if_idle(self) -> None:
+        task = self._task
+        if self.ended is None or self._under_way or task is None or task.done():
+            return
+        if task is not asyncio.current_task():  # that one gets the error that `stop` returns
+            task.cancel()
+
+    def check_going(self, scope: Scope, what: str) -> None:
+        """Refuse a call of an attempt that ends, and one from a task that is not a branch of the flow."""
+        if self.ended is not None or self.is_cancelled:
+            raise asyncio.CancelledError
+        if asyncio.current_task() is not scope.task:
+            raise self.stop(
+                InvalidInput(
+                    f"{what} was called from a task that the flow did not start; write `await gather(…)` or "
+                    "`await each(…)` of onward in place of asyncio's."
+                )
+            )
+
+    def played(self, step: Step[..., Any]) -> Callable[..., Any]:
+        """The function of a step; a test may have one in its place."""
+        return self.stands_in.get(step.name, step.function) if self.stands_in else step.function
+
+    # -- calls ---------------------------------------------------------------------------------------
+
+    def begin(self, scope: Scope, asked: Asked) -> tuple[str, PastCall | None]:
+        """The key of a call, and what the history has of it. Refuses a call that is not its next."""
+        self.check_going(scope, f"step {asked.name!r}")
+        key = scope.key(scope.named(asked.name))
+        if len(key) > CALL_KEY_CHARACTERS_MAX:
+            raise self.stop(
+                InvalidInput(
+                    f"the key {key[:60]!r}… of a call has more than {CALL_KEY_CHARACTERS_MAX} characters."
+                )
+            )
+        self.calls += 1
+        if self.calls > CALLS_MAX:
+            raise self.stop(
+                InvalidInput(
+                    f"flow {self.name!r} made {CALLS_MAX:,} calls, and a flow makes no more; "
+                    "move a part of it into a flow of its own."
+                )
+            )
+        past = scope.ahead()
+        if past is None:
+            self._check_frontier(scope, key)
+            return key, None
+        if scope.at == len(scope.past) or past is not scope.past[scope.at] or past.key != key:
+            raise self.changed(past, key)
+        if past.inputs and past.inputs != asked.inputs:
+            raise self.stop(
+                FlowChanged(
+                    f"{key!r} was called with {past.about or 'other values'} (event {past.seq}) and is now "
+                    f"called with {asked.about or 'others'}. {self._advice(past)}"
+                )
+            )
+        scope.at += 1
+        scope.patches = ()
+        return key, past
+
+    def changed(self, past: PastCall, key: str) -> asyncio.CancelledError:
+        """End the attempt: the history has another call here."""
+        return self.stop(
+            FlowChanged(
+                f"the history has {past.key!r} (event {past.seq}) here, and the code now calls {key!r}. "
+                f"{self._advice(past)}"
+            )
+        )
+
+    def _check_frontier(self, scope: Scope, key: str) -> None:
+        """Refuse a new call where a scope around this one has gone on already."""
+        above = scope.above
+        while above is not None:
+            past = above.ahead()
+            if past is not None:
+                raise self.changed(past, key)
+            above = above.above
+
+    def _advice(self, past: PastCall) -> str:
+        return (
+            "What a flow calls must depend only on its inputs and recorded answers. Undo the change, guard "
+            'it with `if patch("…")`, keep old runs on old code with version=, or fork before it: '
+            f"onward replay {called(self.step.run_id)} --from {past.key}"
+        )
+
+    async def replayed(self, scope: Scope, past: PastCall, returns: Any) -> Any:
+        """The answer that the log has, as the type that is declared now."""
+        scope.last_us = past.at_us
+        if self.calls % TURN_EVERY == 0:
+            await asyncio.sleep(0)
+        if not past.is_answered:
+            raise step_failed(past.key, past.error)
+        try:
+            value = await self.recorder.stored(past) if past.value_blob else past.value
+        except Exception as error:
+            raise self.stop(error) from None
+        return self.fitting(value, returns, past.key, past.seq)
+
+    def is_answer(self, scope: Scope, past: PastCall) -> bool:
+        """Whether what the log has of a call is its answer. A failure is one once the flow has gone on."""
+        if past.is_answered:
+            return True
+        return bool(past.error) and (past.is_once or scope.has_gone_on_after(past))
+
+    async def live(
+        self,
+        scope: Scope,
+        key: str,
+        function: Callable[[], Awaitable[Any]],
+        options: CallOptions,
+        past: PastCall | None,
+    ) -> Answered:
+        """Make a call and record it."""
+        patches = past.patches if past is not None else scope.patches
+        scope.patches = ()
+        if patches:
+            options = msgspec.structs.replace(options, patches=patches)
+        self._under_way += 1
+        try:
+            answered = await self.recorder.answer(key, function, (), options)
+        except asyncio.CancelledError:
+            if self.ended is None and not self.is_cancelled:
+                raise self.stop(
+                    InvalidInput(
+                        f"step {key!r} was cancelled by the flow itself (asyncio.timeout?); "
+                        "write @step(timeout=…)."
+                    )
+                ) from None
+            raise
+        except Exception as error:  # it was not begun, could not be recorded, or is in doubt
+            raise self.stop(error) from None
+        finally:
+            self._under_way -= 1
+            self._stop_if_idle()
+        scope.last_us = answered.at_us
+        return answered
+
+    def fitting(self, value: Any, returns: Any, key: str, seq: int) -> Any:
+        """An answer as the declared type; one that does not fit ends the attempt."""
+        try:
+            return as_declared(value, returns)
+        except ValueError as error:
+            kind = getattr(returns, "__name__", str(returns))
+            event = f" (event {seq})" if seq else ""
+            raise self.stop(
+                FlowChanged(
+                    f"what {key!r} answered{event} does not fit {kind}: {error}. Give it a default, or fork "
+                    f"before it: onward replay {called(self.step.run_id)} --from {key}"
+                )
+            ) from None
+
+    # -- branches ------------------------------------------------------------------------------------
+
+    def enter(self, scope: Scope, what: str) -> tuple[str, Group | None]:
+        """Begin a group of branches, or a flow inside this one; the name of the group, and its history."""
+        self.check_going(scope, f"{what!r}")
+        named = scope.named(what)
+        group = scope.enter(named)
+        if group is None and named in scope.inside:
+            past = scope.ahead()
+            assert past is not None  # the group itself is ahead
+            raise self.changed(past, scope.key(named))
+        return named, group
+
+    def branch(self, above: Scope, named: str, segment: str, group: Group | None) -> Scope:
+        """The scope of one branch, with its history."""
+        scope = group.scopes.get(segment) if group is not None else None
+        if scope is None:
+            scope = Scope(above.key(segment), above, named)
+        scope.flow, scope.last_us = self, above.last_us
+        return scope
+
+
+def step_failed(key: str, error: str) -> StepFailed:
+    """The failure of a step, from what the log has of it."""
+    kind, _, text = error.partition(": ")
+    return StepFailed(key, kind, text)
+
+
+async def call_function(
+    step: StepContext, function: Callable[..., Any], args: Any, kwargs: Any, returns: Any, name: str
+) -> Any:
+    """What a step's function returns, as it is stored. One that does not fit its declared type fails."""
+    token = here.set(INSIDE)
+    try:
+        if inspect.iscoroutinefunction(function):
+            value = await function(*args, **kwargs)
+        else:
+            value = await step.functions.call(partial(function, *args, **kwargs))
+            if inspect.isawaitable(value):
+                value = await value
+    finally:
+        here.reset(token)
+    if not isinstance(value, bytes | bytearray | memoryview):
+        value = as_stored(value, f"the result of step {name!r}")
+    try:
+        as_declared(bytes(value) if isinstance(value, bytearray | memoryview) else value, returns)
+    except ValueError as error:
+        raise InvalidInput(f"the result of step {name!r} is not what it declares: {error}.") from None
+    return value

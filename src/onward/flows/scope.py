@@ -1,0 +1,126 @@
+"""The branches of a flow, each with what its history has: which call comes next, and what it is called.
+
+A scope is one sequence of calls: the flow itself (its path is empty), a branch of `gather` or `each`
+(`gather.0`, `each#2.17`), or a flow that another one awaits (`audit`). A key is the path of its scope and a
+name, with a number from the second of that name on. So it stays the same when other branches move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from onward.handlers.calls import PastCall
+
+if TYPE_CHECKING:
+    from onward.flows.running import FlowRun
+
+
+class Group:
+    """The branches of one `gather` or `each`, or the scope of one awaited flow, as the history has them."""
+
+    __slots__ = ("first", "scopes")
+
+    def __init__(self, first: PastCall) -> None:
+        self.first = first
+        self.scopes: dict[str, Scope] = {}
+
+
+class Scope:
+    """One sequence of calls. `past` are its own calls, `inside` the groups that began between them."""
+
+    __slots__ = (
+        *("above", "at", "counts", "drawn", "entered", "flow", "group", "inside", "last_us"),
+        *("_groups", "past", "patches", "path", "task"),
+    )
+
+    def __init__(self, path: str = "", above: Scope | None = None, group: str = "") -> None:
+        self.path, self.above, self.group = path, above, group
+        self.past: list[PastCall] = []
+        self.inside: dict[str, Group] = {}
+        self._groups: list[Group] | None = None
+        self.at = self.entered = self.drawn = 0
+        self.counts: dict[str, int] = {}
+        self.last_us = 0
+        self.patches: tuple[str, ...] = ()
+        """Those that ride on the next call."""
+        self.task: asyncio.Task[object] | None = None
+        self.flow: FlowRun | None = None
+
+    def named(self, name: str) -> str:
+        """The next of this name here: `page`, then `page#2`."""
+        count = self.counts[name] = self.counts.get(name, 0) + 1
+        return name if count == 1 else f"{name}#{count}"
+
+    def key(self, named: str) -> str:
+        """The whole key of what is called so here."""
+        return f"{self.path}/{named}" if self.path else named
+
+    def ahead(self) -> PastCall | None:
+        """What the history has next in this scope, or in a group of it that was not entered yet."""
+        own = self.past[self.at] if self.at < len(self.past) else None
+        if self.entered < len(self.inside):
+            first = self._next_group().first
+            if own is None or first.began < own.began:
+                return first
+        return own
+
+    def _next_group(self) -> Group:
+        if self._groups is None:
+            self._groups = list(self.inside.values())
+        return self._groups[self.entered]
+
+    def enter(self, named: str) -> Group | None:
+        """The group of this name, if it is the next one that the history has here; else None."""
+        found = self.inside.get(named)
+        if found is None or self.entered == len(self.inside) or self._next_group() is not found:
+            return None
+        self.entered += 1
+        return found
+
+    def latest(self) -> int:
+        """The last event of the scope and of all that is inside it."""
+        own = self.past[-1].seq if self.past else 0
+        inside = (scope.latest() for group in self.inside.values() for scope in group.scopes.values())
+        return max(own, *inside) if self.inside else own
+
+    def has_gone_on_after(self, past: PastCall) -> bool:
+        """Whether anything was recorded after a call of this scope, here or in a scope around it.
+
+        What branches beside this one recorded meanwhile does not count.
+        """
+        scope: Scope | None = self
+        beside = ""
+        while scope is not None:
+            around = scope.above
+            if scope.past and scope.past[-1].seq > past.seq:
+                return True
+            for name, group in scope.inside.items():
+                if name != beside and any(one.latest() > past.seq for one in group.scopes.values()):
+                    return True
+            beside, scope = scope.group, around
+        return False
+
+
+def scopes_of(history: Sequence[PastCall]) -> Scope:
+    """The scope of the flow, with all of its history in it."""
+    root = Scope()
+    known = {"": root}
+    for past in history:
+        path = past.key.rpartition("/")[0]
+        scope = known.get(path) or _known(known, path, past)
+        scope.past.append(past)
+    return root
+
+
+def _known(known: dict[str, Scope], path: str, first: PastCall) -> Scope:
+    """The scope at a path, entered into those around it."""
+    above_path, _, segment = path.rpartition("/")
+    above = known.get(above_path) or _known(known, above_path, first)
+    group = segment.partition(".")[0]
+    found = above.inside.get(group)
+    if found is None:
+        found = above.inside[group] = Group(first)
+    scope = known[path] = found.scopes[segment] = Scope(path, above, group)
+    return scope

@@ -1,0 +1,1 @@
+"""Flows: functions whose steps are recorded."""
