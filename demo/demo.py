@@ -22,6 +22,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "build/demo"
+PAGE = ROOT / "web/dist/index.html"
 ONWARD = [sys.executable, "-m", "onward"]
 CHAT = "bakery"
 MESSAGE = "Build a website for my bakery"
@@ -41,7 +42,11 @@ def main() -> int:
     subprocess.run(begin, check=True, stdout=subprocess.DEVNULL)
     stall_once(project / "script.json")
     with model(project) as environment:
-        return Demo(project, environment).play()
+        demo = Demo(project, environment)
+        code = demo.play()
+        if sys.stdout.isatty():
+            demo.show_page()
+        return code
 
 
 def stall_once(script: Path) -> None:
@@ -115,6 +120,17 @@ class Demo:
         print(f"\n   The site is {page}.", flush=True)
         return 0 if twice == 0 and page.is_file() else 1
 
+    def show_page(self) -> None:
+        """Serve the run to a browser until Ctrl-C; the page is built first if it is not there."""
+        say("8. Look at it: open the sign-in link in a browser; Ctrl-C ends.")
+        if not PAGE.is_file() and not build_page():
+            print("   The page is not built; `make web` says what is missing. The API is there.", flush=True)
+        server = self.start("serve", "--port", "0")
+        try:
+            server.wait()
+        except KeyboardInterrupt:  # which the server got, too
+            server.wait()
+
     def note_stop(self) -> None:
         """Remember how much was answered when the run stopped."""
         self.stops.append(sum(entry["is_whole"] for entry in self.requests().values()))
@@ -158,6 +174,14 @@ class Demo:
             if time.monotonic() - began > PATIENCE_S:
                 sys.exit(f"the model was asked fewer than {count} times in {PATIENCE_S} s.")
             time.sleep(0.02)
+
+
+def build_page() -> bool:
+    """Whether the page could be built here."""
+    if os.environ.get("ONWARD_NO_WEB"):
+        return False
+    print("   building the page, once …", flush=True)
+    return subprocess.run(["make", "--silent", "web"], cwd=ROOT, capture_output=True).returncode == 0
 
 
 def say(text: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import PATIENCE_S
+from tests.cli.shell import PATIENCE_S, Shell, Terminal
 
 DEMO = Path(__file__).parent.parent.parent / "demo"
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
@@ -34,6 +34,17 @@ def test_the_demo_finishes_one_run_through_a_limit_and_a_kill_and_pays_nothing_t
     assert "would have paid 4 answers twice" in said
     assert "logo.svg" not in (tmp_path / "bakery/site/index.html").read_text()
     assert said.endswith(f"The site is {tmp_path}/bakery/site/index.html.\n")
+
+
+def test_on_a_terminal_the_demo_ends_with_the_page(tmp_path: Path) -> None:
+    environment = {**Shell(tmp_path, "").environment, "ONWARD_NO_WEB": "1"}
+    command = [sys.executable, str(DEMO / "demo.py"), str(tmp_path / "kept")]
+    terminal = Terminal(command, tmp_path, environment, has_pipe=False)
+    terminal.wait_for("sign in: http://127.0.0.1:[0-9]+/sign-in#")
+    terminal.type("\x03")
+    done = terminal.end()
+    assert done.code == 0, done.out
+    assert "server stopped" in done.out
 
 
 def test_the_demo_of_steps_repeats_only_the_step_that_was_cut_off() -> None:
