@@ -1,4 +1,4 @@
-"""The page about the commands: a list, and what each does, its arguments and flags, examples and exit codes."""
+"""The page about the commands: a list; of each what it does, its arguments, examples and exit codes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def command_page(generated: str) -> str:
         *("# Commands", "", generated, ""),
         "`onward COMMAND --help` says the same in the terminal. Before or after every command: `--db`,",
         "`--json`, `--app`, `--runs`, `--files` ([configuration](configuration.md)). What `--json` prints:",
-        "[JSON](json.md). With `--server URL` (`ONWARD_SERVER`) or `--profile NAME`, commands that look at runs",
-        "or decide about them ask a [server](server.md) instead of a database.",
+        "[JSON](json.md). With `--server URL` (`ONWARD_SERVER`) or `--profile NAME`, commands that look at",
+        "runs or decide about them ask a server instead of a database.",
         *("", "| command | what it does |", "|---|---|"),
         *(f"| [`{name}`](#onward-{name}) | {says} |" for name, _, says in COMMANDS),
     ]
