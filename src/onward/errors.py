@@ -50,7 +50,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,7 +60,61 @@ if TYPE_CHECKING:
 
 
 class OnwardError(Exception):
-    """Any error that Onward raises; the message is one sentence for a person."""
+    """Any error that Onward raises; its text is for a person at a terminal.
+
+    `message` says what happened, and `advice` what to type next: the text without and with only what names
+    commands and flags, because people at a page or behind an API have none. Programs read `code` and
+    `details`.
+    """
+
+    code: str = "onward_error"
+    """The stable name of the error: a refusal's own, else that of its class in words."""
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        cls.code = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+
+    @cached_property
+    def message(self) -> str:
+        """What happened, in words that name no command."""
+        return parted(str(self))[0]
+
+    @cached_property
+    def advice(self) -> str:
+        """What to type next; empty if nothing can be suggested."""
+        return parted(str(self))[1]
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the error names, as plain values for programs."""
+        return {}
+
+
+_CLAUSE = re.compile(r"(?<=;|[.?]) (?![^(]*\))")
+_COMMAND = re.compile(r"`onward |(?<![\w-])--[a-z]")
+
+
+def parted(text: str) -> tuple[str, str]:
+    """What a text says, and its advice: the clauses after the first that name a command or a flag.
+
+    A clause ends at a semicolon or a full stop, and not inside parentheses.
+    """
+    first, *more = _CLAUSE.split(text)
+    says = [first, *(clause for clause in more if not _COMMAND.search(clause))]
+    advice = [clause for clause in more if _COMMAND.search(clause)]
+    return _sentence(says), _sentence(advice).removesuffix(";")
+
+
+def joined(message: str, advice: str) -> str:
+    """Both as one text, which `parted` takes apart again."""
+    ends = f"{message[:-1]};" if message.endswith(".") else message
+    return f"{ends} {advice}" if advice else message
+
+
+def _sentence(clauses: Sequence[str]) -> str:
+    """The clauses as they were written, with a full stop where the last one has none any more."""
+    text = " ".join(clauses)
+    return f"{text[:-1]}." if text.endswith(";") else text
 
 
 def said(error: BaseException) -> str:
@@ -84,7 +140,12 @@ class InvalidPipeline(OnwardError):
 
     def __init__(self, diagnostics: Sequence[Diagnostic], advice: str = "") -> None:
         self.diagnostics, self.advice = tuple(diagnostics), advice
-        super().__init__("\n".join(filter(None, (*map(str, self.diagnostics), advice))))
+        self.message = "\n".join(map(str, self.diagnostics))
+        super().__init__("\n".join(filter(None, (self.message, advice))))
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {"diagnostics": list(self.diagnostics)}
 
 
 class ConditionError(OnwardError):
@@ -202,6 +263,10 @@ class Refused(OnwardError):
         self.code, self.details = code, dict(details or {})
         super().__init__(message)
 
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return self.details
+
 
 class StillGoing(OnwardError, TimeoutError):
     """A run has not stopped in the time that was given; it continues. Also a TimeoutError."""
@@ -219,6 +284,10 @@ class RunNotFound(OnwardError):
         meant = f"; did you mean {near!r}? `onward status`" if near else "; `onward status`"
         super().__init__(f"no run {wanted!r} in this database{meant} lists the runs.")
 
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {"wanted": self.wanted}
+
 
 class AmbiguousRun(OnwardError):
     """Several runs match this id."""
@@ -226,6 +295,10 @@ class AmbiguousRun(OnwardError):
     def __init__(self, wanted: str, matches: Sequence[str]) -> None:
         self.wanted, self.matches = wanted, tuple(matches)
         super().__init__(f"{wanted!r} matches several runs: {', '.join(self.matches)}; give more of the id.")
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {"wanted": self.wanted, "matches": list(self.matches)}
 
 
 class ArtifactNotFound(OnwardError):
@@ -376,6 +449,10 @@ class WorkdirGone(OnwardError):
             f"`onward resume {run_id} --cwd DIR`."
         )
 
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {"run": self.run_id, "workdir": self.workdir}
+
 
 class WorkspaceFailed(OnwardError):
     """A work tree could not be created, recorded, restored or merged; none of it was deleted."""
@@ -400,6 +477,10 @@ class LeaseLost(OnwardError):
             f"the lease of run {run_id} with token {token} is lost; another process holds the run."
         )
 
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {"run": self.run_id}
+
 
 class StaleHistory(OnwardError):
     """The log grew since it was read; read the tail and plan again."""
@@ -418,6 +499,10 @@ class HistoryCorrupt(OnwardError):
             f"event {seq} of run {run_id} is damaged: {why}. Nothing was changed; "
             f"`onward verify {run_id}` shows how far the log is intact."
         )
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {"run": self.run_id, "seq": self.seq}
 
 
 class StoreError(OnwardError):

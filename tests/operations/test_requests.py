@@ -249,3 +249,9 @@ async def test_every_checkpoint_can_be_forked_from(world: World) -> None:
     for seq in [checkpoint["seq"] async for checkpoint in found]:
         forked = await of(process).start.fork_run(ForkRun(run="run", checkpoint=seq))
         assert forked["parent"] == {"run": "run", "seq": seq}
+
+
+def test_a_new_run_needs_a_source_or_a_name() -> None:
+    for pipeline in (None, ""):
+        with pytest.raises(InvalidInput, match="needs a pipeline"):
+            SubmitRun(pipeline=pipeline)

@@ -448,7 +448,7 @@ def tell_error(out: Output, error: errors.OnwardError) -> int:
     out.note(f"{prefix}{said}")
     if isinstance(error, errors.Refused) and error.details.get("left"):
         _tell_left(out, error.details["left"])
-    _tell_json(out, {"code": code_of(error), "message": said, **_details(error)})
+    _tell_json(out, {"code": error.code, "message": said, **dict(error.facts)})
     _tell_where(out, error)
     return exit_of_error(error)
 
@@ -468,33 +468,6 @@ def tell_defect(out: Output, error: BaseException) -> int:
     _tell_json(out, {"code": "defect", "message": message})
     _tell_where(out, error)
     return FAILED
-
-
-def code_of(error: errors.OnwardError) -> str:
-    """The stable name of an error: a refusal's own code, else its class in words."""
-    if isinstance(error, errors.Refused):
-        return error.code
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()
-
-
-def _details(error: errors.OnwardError) -> dict[str, Any]:
-    match error:
-        case errors.Refused():
-            return error.details
-        case errors.RunNotFound():
-            return {"wanted": error.wanted}
-        case errors.AmbiguousRun():
-            return {"wanted": error.wanted, "matches": list(error.matches)}
-        case errors.HistoryCorrupt():
-            return {"run": error.run_id, "seq": error.seq}
-        case errors.WorkdirGone():
-            return {"run": error.run_id, "workdir": error.workdir}
-        case errors.LeaseLost():
-            return {"run": error.run_id}
-        case errors.InvalidPipeline():
-            return {"diagnostics": list(error.diagnostics)}
-        case _:
-            return {}
 
 
 def _tell_left(out: Output, left: Sequence[Mapping[str, Any]]) -> None:

@@ -436,8 +436,9 @@ def error_of(problem: Mapping[str, Any]) -> errors.OnwardError:
 
 
 def _plain(error: errors.OnwardError, advice: str) -> errors.OnwardError:
-    if advice:
-        error.advice = advice  # type: ignore[attr-defined]
+    if advice:  # at a terminal, both are one text again
+        error.message, error.advice = str(error), advice
+        error.args = (errors.joined(error.message, advice),)
     return error
 
 

@@ -248,6 +248,8 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.pipeline is not None and (self.source or self.path):
             raise InvalidInput("a run has a source or the name of a registered pipeline; give one of them.")
+        if not self.pipeline and not self.source:
+            raise InvalidInput("a run needs a pipeline: give its source, or the name of a registered one.")
 
 
 class SubmitRuns(Request, frozen=True, kw_only=True):

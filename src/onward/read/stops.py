@@ -5,6 +5,7 @@ They are read from the log, because a run that continues forgets that it had sto
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,8 +15,12 @@ from onward.machine.fold.calls import ANSWERS
 from onward.machine.reasons import CRASH, reason_of
 from onward.model import events as ev
 from onward.model.call import CallFinished, CallStatus
+from onward.model.run import Run, RunStatus
 from onward.model.values import rfc3339
+from onward.read.lookup import log_pages
 from onward.read.why import kept_words, sentence, step_name
+from onward.store.codec import unseal
+from onward.store.port.log import RunLog
 
 if TYPE_CHECKING:
     from onward.replies.runs import StopShown
@@ -104,3 +109,15 @@ class Stops(msgspec.Struct):
         if self.stops and self.stops[-1]["ended_at"] is None:
             self.stops[-1]["ended_at"] = rfc3339(at_us)
             self.stops[-1]["by"] = by
+
+
+async def read_stops(log: RunLog, run: Run) -> Sequence[StopShown]:
+    """The stops of a run. One that was claimed at most once, and works, has none."""
+    if run.token < 2 and run.status in (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.COMPLETED):
+        return ()
+    found = Stops()
+    async for page in log_pages(log, run.id):
+        for record in page:
+            if record.kind in KINDS:
+                found.apply(unseal(record), seq=record.seq, at_us=record.at_us)
+    return found.stops

@@ -64,7 +64,9 @@ def decide_claim(
             return (ev.RunQueued(why=run.reason, wake_at_us=run.wake_at_us), claim)
         case _:
             raise wrong_state(
-                run, "claimed", f"continue it with `onward resume {run.id}` if it can be resumed"
+                run,
+                "claimed",
+                f"it has stopped; continue it with `onward resume {run.id}` if it can be resumed",
             )
 
 
@@ -93,7 +95,14 @@ def claim_of(run: Run, owner: str) -> ev.RunClaimed:
 
 def wrong_state(run: Run, verb: str, why: str) -> Refused:
     """That the run is not in a state for this."""
-    return Refused("invalid_state", f"run {run.id} is {run.status} and cannot be {verb}: {why}.")
+    says = f"run {run.id} is {run.status} and cannot be {verb}: {why}."
+    return Refused("invalid_state", says, details=standing(run))
+
+
+def standing(run: Run) -> dict[str, str | None]:
+    """How the run stands, for whoever was refused: its status, and its first open gate."""
+    gate = next((gate.gate for gate in run.gates.values() if gate.decided is None), None)
+    return {"status": run.status.value, "gate": gate}
 
 
 def still_waits(run: Run) -> Refused:
@@ -102,6 +111,7 @@ def still_waits(run: Run) -> Refused:
     return Refused(
         "invalid_state",
         f"run {run.id} waits for an answer at {gates}; answer with `onward answer {run.id}`.",
+        details=standing(run),
     )
 
 
@@ -235,7 +245,9 @@ def _gate(run: Run, gate_id: str | None) -> Gate:
     if decided:
         return decided[-1]
     raise Refused(
-        "no_open_gate", f"run {run.id} is {run.status} and has no open gate; see `onward show {run.id}`."
+        "no_open_gate",
+        f"run {run.id} is {run.status} and has no open gate; see `onward show {run.id}`.",
+        details=standing(run),
     )
 
 
@@ -398,7 +410,9 @@ def decide_steer(run: Run, holder_view: HolderView, *, text: str, by: str) -> tu
         )
     if run.is_final:
         raise Refused(
-            "invalid_state", f"run {run.id} is {run.status}; no agent step is left to take an instruction."
+            "invalid_state",
+            f"run {run.id} is {run.status}; no agent step is left to take an instruction.",
+            details=standing(run),
         )
     if len(run.steering) >= STEERING_PENDING_MAX:
         raise Refused(

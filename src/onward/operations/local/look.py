@@ -44,8 +44,7 @@ from onward.read.lookup import (
     read_projection,
 )
 from onward.read.step import read_calls, read_history
-from onward.read.stops import KINDS as STOP_KINDS
-from onward.read.stops import Stops
+from onward.read.stops import read_stops
 from onward.read.timeline import timeline
 from onward.read.view import (
     Beside,
@@ -66,7 +65,7 @@ from onward.store.port.store import Store
 if TYPE_CHECKING:
     from onward.engine.engine import Engine
     from onward.replies import steps as step_shapes
-    from onward.replies.runs import LeftShown, LimitStop, RunNamed, RunState, StopShown
+    from onward.replies.runs import LeftShown, LimitStop, RunNamed, RunState
 
 
 STOP_POLL_S = 0.1
@@ -163,18 +162,6 @@ async def beside_of(store: Store, run: Run, now_us: int) -> Beside:
     """What is known beside a run's state. Only the log of a run that was stopped is read."""
     limit, workers = await limit_stop(store, run, now_us), await _workers(store, run)
     return Beside(now_us, limit, await read_stops(store.log, run), workers)
-
-
-async def read_stops(log: RunLog, run: Run) -> Sequence[StopShown]:
-    """The stops of a run. One that was claimed at most once, and works, has none."""
-    if run.token < 2 and run.status in (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.COMPLETED):
-        return ()
-    found = Stops()
-    async for page in log_pages(log, run.id):
-        for record in page:
-            if record.kind in STOP_KINDS:
-                found.apply(unseal(record), seq=record.seq, at_us=record.at_us)
-    return found.stops
 
 
 async def _workers(store: Store, run: Run) -> Sequence[RegisteredWorker] | None:

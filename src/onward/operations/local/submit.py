@@ -21,11 +21,11 @@ from onward.model.ids import check_key, keyed_run_id, read_wanted
 from onward.model.run import Simulation
 from onward.model.values import Variables
 from onward.operations.answers import note_answer
-from onward.operations.local.look import beside_of
 from onward.operations.requests import LimitRaise, NewRun, ResumeRun, RunChange, SubmitRun, SubmitRuns
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import completed_of
-from onward.read.view import view_row, view_run
+from onward.read.stops import read_stops
+from onward.read.view import Beside, view_limit, view_row, view_run
 
 if TYPE_CHECKING:
     from onward.replies.runs import Submitted, SubmittedRuns
@@ -67,7 +67,9 @@ class LocalSubmit(msgspec.Struct, frozen=True):
         # Only the run of an earlier request can have steps.
         store = self.registry.store
         done = await completed_of(store.log, folded.run.id) if folded.is_repeat else ()
-        beside = await beside_of(store, folded.run, self.submitting.clock.now_us())
+        stops = await read_stops(store.log, folded.run)
+        now_us, workers = self.submitting.clock.now_us(), await store.workers.read()
+        beside = Beside(now_us, view_limit(folded.run), stops, workers)
         run = view_run(run_row(folded.run), folded.holder, folded.run, done, beside)
         return {"run": run, "warnings": [str(warning) for warning in pipeline.warnings]}
 
