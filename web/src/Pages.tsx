@@ -1,10 +1,14 @@
 /** Which address shows which page. */
 
-import { Suspense, useCallback } from 'react'
+import { lazy, Suspense, useCallback, useState } from 'react'
 import { Redirect, Route, Switch, useLocation } from 'wouter'
 import { whenSignedOut } from './api/client'
+import Chats from './pages/Chats'
+import Gates from './pages/Gates'
+import Limits from './pages/Limits'
 import Runs from './pages/Runs'
 import SignIn from './pages/SignIn'
+import { Help } from './parts/Help'
 import { Shell, Title } from './parts/Shell'
 import { Boundary, Skeleton } from './parts/States'
 import { Toasts } from './parts/Toasts'
@@ -12,6 +16,8 @@ import { useKeys, useLead } from './state/keyboard'
 import { LiveProvider } from './state/live'
 import { toggleTheme } from './state/prefs'
 import { search } from './state/address'
+
+const Run = lazy(() => import('./pages/Run'))
 
 export function Pages() {
   const [path, go] = useLocation()
@@ -34,6 +40,7 @@ export function Pages() {
 
 function Inside({ path, onDenied }: { path: string; onDenied: () => void }) {
   const [, go] = useLocation()
+  const [help, setHelp] = useState(false)
   useLead()
   useKeys({
     'g r': () => go('/runs'),
@@ -41,6 +48,7 @@ function Inside({ path, onDenied }: { path: string; onDenied: () => void }) {
     'g g': () => go('/gates'),
     'g l': () => go('/limits'),
     t: toggleTheme,
+    '?': () => setHelp(true),
   })
   return (
     <LiveProvider onDenied={onDenied}>
@@ -49,11 +57,17 @@ function Inside({ path, onDenied }: { path: string; onDenied: () => void }) {
           <Suspense fallback={<Skeleton />}>
             <Switch>
               <Route path="/runs"><Runs /></Route>
+              <Route path="/runs/:id">{({ id }) => <Run key={id} id={id} />}</Route>
+              <Route path="/chats"><Chats chat={null} /></Route>
+              <Route path="/chats/:chat">{({ chat }) => <Chats chat={chat} />}</Route>
+              <Route path="/gates"><Gates /></Route>
+              <Route path="/limits"><Limits /></Route>
               <Route><Title>Not found</Title><div className="none"><h1 className="strong text-ink">There is no such page.</h1></div></Route>
             </Switch>
           </Suspense>
         </Boundary>
       </Shell>
+      {help && <Help onClose={() => setHelp(false)} />}
     </LiveProvider>
   )
 }

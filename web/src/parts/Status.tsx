@@ -62,11 +62,11 @@ export function StatusGlyph({ of }: { of: string | null | undefined }) {
 }
 
 /** A status in a list. */
-export function Status({ status, inDoubt = false }: { status: string; inDoubt?: boolean }) {
+export function Status({ status, inDoubt = false, word }: { status: string; inDoubt?: boolean; word?: string }) {
   return (
     <span className={`st ${tone(status)}`}>
       <StatusGlyph of={status} />
-      {statusWord(status, inDoubt)}
+      {word ?? statusWord(status, inDoubt)}
     </span>
   )
 }

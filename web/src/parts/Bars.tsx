@@ -1,0 +1,40 @@
+/** A series as bars, with the same figures as a table for who does not see it. */
+
+export interface Bar {
+  name: string
+  short: string
+  value: number
+}
+
+const W = 1110
+const H = 176
+const BASE = 149
+
+export function Bars({ label, bars, words, limit }: { label: string; bars: readonly Bar[]; words: (value: number) => string; limit: number | null }) {
+  const most = nice(Math.max(1, limit ?? 0, ...bars.map((bar) => bar.value)))
+  const y = (value: number) => BASE - (value / most) * 130
+  const step = Math.min(73, 1050 / Math.max(1, bars.length))
+  const lines = [0.25, 0.5, 0.75, 1].map((share) => share * most)
+  return (
+    <>
+      <svg viewBox={`0 0 ${W} ${H}`} className="plot" aria-hidden="true">
+        {lines.map((value) => <g key={value}><path d={`M0 ${y(value)}H1050`} stroke="var(--line)" /><text x={W - 2} y={y(value) + 4} textAnchor="end">{words(value)}</text></g>)}
+        {limit !== null && <path d={`M0 ${y(limit)}H1050`} stroke="var(--interrupted-solid)" strokeDasharray="4 3" strokeWidth="1.5" />}
+        {bars.map((bar, at) => (
+          <g key={bar.name}>
+            <title>{`${bar.name}: ${words(bar.value)}`}</title>
+            <rect x={at * step + step * 0.22} y={y(bar.value)} width={Math.min(34, step * 0.56)} height={Math.max(bar.value ? 1 : 0, BASE - y(bar.value))} rx="2" fill="var(--ink-2)" />
+            <text x={at * step + step * 0.22 + Math.min(34, step * 0.56) / 2} y={168} textAnchor="middle">{bar.short}</text>
+          </g>
+        ))}
+      </svg>
+      <table className="sr"><caption>{label}</caption><tbody>{bars.map((bar) => <tr key={bar.name}><th scope="row">{bar.name}</th><td>{words(bar.value)}</td></tr>)}</tbody></table>
+    </>
+  )
+}
+
+/** The next number that is easy to read: 1, 2, 4, 5 or 10 times a power of ten. */
+function nice(value: number): number {
+  const power = 10 ** Math.floor(Math.log10(value))
+  return ([1, 2, 4, 5, 8, 10].find((one) => one * power >= value) ?? 10) * power
+}

@@ -1,0 +1,143 @@
+/** The limits that can stop this run, where it stopped: change, save, and the server says whether they leave room. */
+
+import { useQuery, useQueryClient } from '@tanstack/react-query'
+import { useState } from 'react'
+import { listLimits, previewResume, Problem, resetLimits, setLimit } from '../api/client'
+import type { RunState } from '../api/shapes'
+import type { LimitList, LimitStop, ScopeShown } from '../api/types'
+import { keys } from '../state/keys'
+import { useRole } from '../state/me'
+import { amount, counted, money, parseAmount, whole } from '../words/money'
+import { Status } from './Status'
+
+type Measure = 'tokens' | 'cost' | 'calls'
+
+interface Row {
+  scope: string
+  measure: Measure
+  label: string
+  hint: string
+  value: number | null
+  isOwn: boolean
+  standard: number | null
+  off: boolean
+}
+
+const field = (measure: Measure) => (measure === 'cost' ? 'cost_micro' : measure)
+
+/** The four rows, from what is set and what is spent. */
+function rowsOf(limits: LimitList, run: RunState, stop: LimitStop | null): Row[] {
+  const find = (scope: string): ScopeShown | undefined => limits.scopes.find((one) => one.scope === scope)
+  const of = (scope: string | undefined, measure: Measure) => (scope ? find(scope)?.[field(measure)] : undefined)
+  const row = (scope: string, base: string, measure: Measure, label: string, spentIn: string, hint: (spent: number) => string, fallback: number | null = null): Row => {
+    const own = of(scope, measure)
+    const standard = scope === base ? null : (of(base, measure)?.limit ?? fallback)
+    const wants = stop?.scope === spentIn && stop.measure === measure
+      ? ` The next call may need ${measure === 'cost' ? money(stop.wanted) : whole(stop.wanted)}.` : ''
+    return {
+      scope, measure, label, hint: hint(of(spentIn, measure)?.spent ?? 0) + wants,
+      value: own?.limit ?? standard, isOwn: !!own?.is_own, standard, off: false,
+    }
+  }
+  const today = new Date().toISOString().slice(0, 10)
+  const chat = `chat/${run.chat}`
+  const own = `run/${run.id}`
+  const project = run.project ? `project/${run.project}` : ''
+  return [
+    row(chat, 'chat', 'tokens', 'Tokens of this chat', chat, (spent) => `${whole(spent)} used.`),
+    row(own, 'run', 'calls', 'Calls of a run', own, (spent) => `${counted(spent, 'call')} used in this run`, limits.chat_run_calls),
+    row('day', 'day', 'cost', 'Cost of a day', `day/${today}`, (spent) => `${money(spent)} spent today, UTC`),
+    project
+      ? row(project, 'project', 'cost', 'Cost of the project', project, (spent) => `${money(spent)} spent in ${run.project}`)
+      : { scope: '', measure: 'cost', label: 'Cost of the project', hint: 'No project', value: null, isOwn: false, standard: null, off: true },
+  ]
+}
+
+export function LimitsPanel({ run, stop, onSaved }: { run: RunState; stop: LimitStop | null; onSaved: (hasRoom: boolean) => void }) {
+  const cache = useQueryClient()
+  const admin = useRole('admin')
+  const { data } = useQuery({ queryKey: keys.limits, queryFn: ({ signal }) => listLimits(signal), staleTime: 0 })
+  const [texts, setTexts] = useState<Record<string, string>>({})
+  const [errors, setErrors] = useState<Record<string, string>>({})
+  const [busy, setBusy] = useState(false)
+  const [saved, setSaved] = useState(false)
+  if (!data) return <div className="panel lim" aria-busy="true" style={{ minHeight: 250 }} />
+  const rows = rowsOf(data, run, stop)
+
+  const after = async (failed: Record<string, string>) => {
+    await cache.invalidateQueries({ queryKey: keys.limits })
+    const refused = await previewResume(run.id).then(() => null, (error: unknown) => error)
+    if (refused instanceof Problem) {
+      const row = rows.find((one) => one.measure === stop?.measure && (one.scope === stop.scope || stop.scope.startsWith(`${one.scope}/`))) ?? rows[0]!
+      failed[row.label] ??= refused.message
+    }
+    setErrors(failed)
+    setSaved(!Object.keys(failed).length)
+    onSaved(!refused && !Object.keys(failed).length)
+    setBusy(false)
+  }
+  const save = async () => {
+    setBusy(true)
+    setSaved(false)
+    const failed: Record<string, string> = {}
+    const kept: Record<string, string> = {}
+    for (const row of rows) {
+      const text = texts[row.label]
+      if (text === undefined || row.off) continue
+      const value = parseAmount(row.measure, text)
+      try {
+        if (value === null) throw new Problem(422, 'invalid_input', 'Write a number, or none.')
+        if (value !== (row.value ?? 0)) await setLimit(row.scope, row.measure, value)
+      } catch (error) {
+        failed[row.label] = error instanceof Problem ? error.message : String(error)
+        kept[row.label] = text
+      }
+    }
+    setTexts(kept)
+    await after(failed)
+  }
+  const reset = async () => {
+    setBusy(true)
+    const failed: Record<string, string> = {}
+    for (const row of rows.filter((one) => one.isOwn))
+      await resetLimits(row.scope).catch((error: unknown) => void (failed[row.label] = error instanceof Problem ? error.message : String(error)))
+    setTexts({})
+    await after(failed)
+  }
+  return (
+    <form className="panel lim" aria-label="Limits" onSubmit={(event) => { event.preventDefault(); void save() }}>
+      <div className="line">
+        <span className="strong grow">Limits</span>
+        <span className="h right" style={{ width: 150 }}>Limit</span>
+        <span className="h hide-s" style={{ width: 62 }}>Default</span>
+      </div>
+      {rows.map((row, at) => {
+        const error = errors[row.label]
+        return (
+          <div className="r" key={row.label}>
+            <div>
+              <div className="line"><label htmlFor={`limit-${at}`} className="strong">{row.label}</label>{row.isOwn && <span className="tag custom">custom</span>}</div>
+              <p className="num">{row.hint}</p>
+            </div>
+            <div className={`field ${error ? 'err' : ''}`}>
+              <input
+                id={`limit-${at}`} className="num right" inputMode="decimal" autoComplete="off" disabled={row.off || !admin} aria-invalid={!!error}
+                aria-describedby={error ? `limit-${at}-why` : undefined} value={texts[row.label] ?? amount(row.measure, row.value)}
+                onFocus={(event) => event.target.select()}
+                onChange={(event) => { setSaved(false); setTexts({ ...texts, [row.label]: event.target.value }) }}
+              />
+            </div>
+            <span className="dim num small">{amount(row.measure, row.standard)}</span>
+            {error && <p id={`limit-${at}-why`} className="says-error" role="alert" style={{ gridColumn: '1 / -1', color: 'var(--failed-ink)' }}>{error}</p>}
+          </div>
+        )
+      })}
+      <div className="line" style={{ borderTop: '1px solid var(--line)', paddingTop: 12 }}>
+        {admin ? <button type="button" className="link" disabled={busy || !rows.some((row) => row.isOwn)} onClick={() => void reset()}>Reset all</button> : <span className="small dim">Only an admin changes limits.</span>}
+        <span className="grow" />
+        <span role="status" className="small">{saved && <span className="completed"><Status status="completed" word="Saved" /></span>}</span>
+        {admin && <button type="submit" className="btn sm" disabled={busy}>{busy ? 'Saving…' : 'Save limits'}</button>}
+      </div>
+    </form>
+  )
+}

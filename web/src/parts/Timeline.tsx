@@ -1,0 +1,206 @@
+/** Steps, attempts, calls and stops in time. Gaps are short, or everything is to scale. */
+
+import { useVirtualizer } from '@tanstack/react-virtual'
+import { useMemo, useRef, type RefObject } from 'react'
+import type { RunPage, Stop, TimelineRow } from '../api/shapes'
+import { clock, span } from '../words/durations'
+import { scaleOf, type Scale, type Span } from '../words/scale'
+import { tone } from '../words/status'
+import { Icon } from './Icon'
+import { StatusGlyph } from './Status'
+import { useNow } from './Time'
+
+interface Shown {
+  row: TimelineRow
+  depth: number
+  attempts: TimelineRow[]
+  isGate: boolean
+}
+
+const PLANNED_SHOWN = 5
+
+/** Rows as they are drawn: steps in their order, branches left out, calls only where they are looked at. */
+function arrange(page: RunPage, picked: string | null): Shown[] {
+  const rows = page.timeline
+  const byKey = new Map(rows.map((row) => [row.key, row]))
+  const gates = new Set(page.gates.map((gate) => gate.gate))
+  const attempts = Map.groupBy(rows.filter((row) => row.kind === 'attempt'), (row) => row.parent)
+  const above = (row: TimelineRow): string | null => {
+    const parent = row.parent ? byKey.get(row.parent) : undefined
+    if (!parent) return null
+    return parent.kind === 'branch' || parent.kind === 'attempt' ? above(parent) : parent.key
+  }
+  const begun = rows.filter((row) => row.state !== 'planned' && row.kind !== 'branch' && row.kind !== 'attempt')
+  const below = Map.groupBy(begun, above)
+  const shown: Shown[] = []
+  const add = (row: TimelineRow, depth: number) => {
+    if (row.kind === 'call' && row.step !== picked && byKey.get(row.parent ?? '')?.state !== 'open') return
+    shown.push({ row, depth, attempts: attempts.get(row.key) ?? [], isGate: row.step !== null && gates.has(row.step) })
+    for (const one of below.get(row.key) ?? []) add(one, depth + 1)
+  }
+  for (const row of below.get(null) ?? []) add(row, 0)
+  return shown
+}
+
+const start = (row: TimelineRow) => (row.began_at ? Date.parse(row.began_at) : null)
+
+/** When a row ended; an open one goes on until now, one that was cut off until the stop after it. */
+function end(row: TimelineRow, stops: readonly Stop[], now: number): number {
+  if (row.ended_at) return Date.parse(row.ended_at)
+  const from = start(row) ?? now
+  const stop = stops.find((one) => Date.parse(one.at) >= from)
+  return row.state === 'interrupted' && stop ? Date.parse(stop.at) : now
+}
+
+function spans(shown: Shown, stops: readonly Stop[], now: number): { from: number; to: number; state: string }[] {
+  const rows = shown.attempts.length ? shown.attempts : [shown.row]
+  return rows.flatMap((row) => {
+    const from = start(row)
+    return from === null ? [] : [{ from, to: Math.max(from, end(row, stops, now)), state: row.state }]
+  })
+}
+
+export function Timeline({ page, picked, onPick, isTrue, scroller }: {
+  page: RunPage
+  picked: string | null
+  onPick: (step: string | null) => void
+  isTrue: boolean
+  scroller: RefObject<HTMLDivElement | null>
+}) {
+  const isOpen = page.status === 'running' || page.status === 'waiting' || page.stops.some((stop) => !stop.ended_at)
+  const ticking = useNow()
+  const now = isOpen ? ticking : Date.parse(page.ended_at ?? page.updated_at)
+  const rows = useMemo(() => arrange(page, picked), [page, picked])
+  const planned = page.timeline.filter((row) => row.state === 'planned')
+  const scale = useMemo(() => {
+    const stops = page.stops.map((stop): Span => ({ from: Date.parse(stop.at), to: stop.ended_at ? Date.parse(stop.ended_at) : Math.max(now, Date.parse(stop.at)) }))
+    const all = rows.filter((one) => one.row.kind !== 'call')
+    const parents = new Set(rows.filter((one) => one.depth > 0 && one.row.kind !== 'call').map((one) => one.row.parent))
+    const leaves = all.filter((one) => !parents.has(one.row.key))
+    const of = (isGate: boolean) => leaves.filter((one) => one.isGate === isGate).flatMap((one) => spans(one, page.stops, now))
+    return scaleOf(of(false), of(true), stops, isTrue)
+  }, [rows, page.stops, now, isTrue])
+  const begin = scale.labels[0]?.time ?? 0
+
+  const list = useVirtualizer({
+    count: rows.length, getScrollElement: () => scroller.current, overscan: 12,
+    estimateSize: (at) => (rows[at]?.row.kind === 'call' ? 26 : 32), getItemKey: (at) => rows[at]?.row.key ?? at,
+  })
+  const parentKeys = useMemo(() => new Set(rows.flatMap((one) => (one.depth > 0 && one.row.kind !== 'call' ? [parentOf(rows, one)] : []))), [rows])
+  return (
+    <>
+      <div className="axis" aria-hidden="true">
+        <span />
+        <div>{scale.labels.map((label) => <span key={label.at} style={{ left: `${label.at * 100}%` }}>{clock((label.time - begin) / 1000)}</span>)}</div>
+        <span />
+      </div>
+      <div className="tline" role="list" aria-label="Timeline">
+        <Bands scale={scale} stops={page.stops} />
+        <div style={{ height: list.getTotalSize(), position: 'relative' }}>
+          {list.getVirtualItems().map((item) => {
+            const shown = rows[item.index]!
+            return (
+              <div key={item.key} role="listitem" style={{ position: 'absolute', insetInline: 0, top: 0, transform: `translateY(${item.start}px)` }}>
+                <Row shown={shown} isPicked={shown.row.step === picked && shown.row.kind !== 'call'} isParent={parentKeys.has(shown.row.key)} onPick={onPick} scale={scale} stops={page.stops} now={now} />
+              </div>
+            )
+          })}
+        </div>
+      </div>
+      <Planned rows={planned} />
+    </>
+  )
+}
+
+const parentOf = (rows: readonly Shown[], one: Shown) => {
+  const at = rows.indexOf(one)
+  for (let before = at - 1; before >= 0; before--) if (rows[before]!.depth < one.depth && rows[before]!.row.kind !== 'call') return rows[before]!.row.key
+  return ''
+}
+
+function Row({ shown, isPicked, isParent, onPick, scale, stops, now }: {
+  shown: Shown
+  isPicked: boolean
+  isParent: boolean
+  onPick: (step: string | null) => void
+  scale: Scale
+  stops: readonly Stop[]
+  now: number
+}) {
+  const { row, depth, isGate } = shown
+  const isCall = row.kind === 'call'
+  const isTool = isCall && !/^m\d+$/.test(row.label)
+  const state = row.state === 'waiting' ? 'waiting' : row.state
+  const bars = spans(shown, stops, now)
+  const from = bars[0]?.from
+  const took = row.state === 'interrupted' ? (isCall ? 'lost' : 'cut off')
+    : isGate || !shown.attempts.length ? (from === undefined ? '' : span((bars.at(-1)!.to - from) / 1000))
+    : span(bars.reduce((sum, bar) => sum + (bar.to - bar.from), 0) / 1000)
+  const name = isCall && !isTool ? `${row.label} · ${row.detail.replace(/^.*:/, '')}` : isCall ? shortCall(row.label) : (row.step ?? row.label).split('/').at(-1)!
+  const note = isCall ? (row.state === 'interrupted' && row.tokens ? `${row.tokens} tokens` : '') : row.detail
+  return (
+    <button
+      type="button" className={`tl w-full ${isCall ? 'call' : ''} ${isPicked ? 'sel' : ''}`} aria-current={isPicked ? 'true' : undefined}
+      aria-label={`${name}, ${row.state}${took ? `, ${took}` : ''}${note ? `, ${note}` : ''}`} onClick={() => onPick(isPicked ? null : row.step)}
+    >
+      <span className="tn" style={{ paddingLeft: 14 + depth * 18 }}>
+        {isCall ? <span className={tone(row.state)} style={{ color: 'var(--c)' }}><Icon name={isTool ? 'tool' : 'model'} /></span> : <StatusGlyph of={state} />}
+        <span className={`cut grow ${isCall ? 'mono' : ''}`}>{name}</span>
+        {note && <span className="note dim cut" style={{ fontSize: 11, maxWidth: '45%' }}>{note}</span>}
+      </span>
+      <span className="tb">
+        {bars.map((bar, at) => {
+          const left = scale.at(bar.from)
+          const kind = isCall ? `${isTool ? 'toolb' : 'callb'} ${bar.state === 'open' ? 'open' : bar.state === 'interrupted' ? 'interrupted' : ''}`
+            : isParent ? `thin ${tone(bar.state)}` : isGate ? 'waiting' : bar.state === 'interrupted' ? 'interrupted' : tone(bar.state)
+          return <span key={at} className={`b ${kind}`} style={{ left: `${left * 100}%`, width: `${Math.max(0, scale.at(bar.to) - left) * 100}%` }} />
+        })}
+      </span>
+      <span className="td dim num">{took}</span>
+    </button>
+  )
+}
+
+/** `write {"path": "index.html", …}` as `write index.html`. */
+function shortCall(label: string): string {
+  const at = label.indexOf(' {')
+  if (at < 0) return label
+  const value = /:\s*"([^"]*)"/.exec(label.slice(at))?.[1]
+  return value ? `${label.slice(0, at)} ${value}` : label
+}
+
+const REASONS: Record<string, string> = {
+  limit: 'limit', crash: 'process died', restart: 'server restarted', rate_limit: 'provider', crash_loop: 'crash loop', in_doubt: 'in doubt', operator: 'paused',
+}
+
+function Bands({ scale, stops }: { scale: Scale; stops: readonly Stop[] }) {
+  return (
+    <div className="bands" aria-hidden="true">
+      {scale.bands.map((band, at) => {
+        const stop = stops[at]!
+        return (
+          <div key={stop.seq} className="band" style={{ left: `${band.left * 100}%`, width: `${Math.max(0.004, band.right - band.left) * 100}%` }}>
+            <em>{stop.ended_at ? span((band.to - band.from) / 1000) : 'now'}</em>
+            <b>{REASONS[stop.reason] ?? stop.reason.replaceAll('_', ' ')}</b>
+          </div>
+        )
+      })}
+    </div>
+  )
+}
+
+function Planned({ rows }: { rows: readonly TimelineRow[] }) {
+  const apart = rows.length > PLANNED_SHOWN ? PLANNED_SHOWN - 1 : rows.length
+  const lines = [...rows.slice(0, apart).map((row) => row.label), ...(rows.length > apart ? [rows.slice(apart).map((row) => row.label).join(' · ')] : [])]
+  return (
+    <ul aria-label="Planned">
+      {lines.map((line) => (
+        <li key={line} className="tl planned"><span className="tn" style={{ gridColumn: '1 / -1' }}><StatusGlyph of="planned" /><span className="cut">{line}</span></span></li>
+      ))}
+    </ul>
+  )
+}
+
+export function useScroller() {
+  return useRef<HTMLDivElement>(null)
+}

@@ -1,0 +1,30 @@
+import { expect, test } from 'vitest'
+import { scaleOf } from './scale'
+
+const s = (from: number, to: number) => ({ from: from * 1000, to: to * 1000 })
+
+test('a stop of a day has as much room as one of a second', () => {
+  const scale = scaleOf([s(0, 10), s(86_410, 86_420)], [], [s(10, 86_410)], false)
+  const [band] = scale.bands
+  expect(band!.right - band!.left).toBeCloseTo(0.09 / 1.09, 3)
+  expect(scale.at(0)).toBe(0)
+  expect(scale.at(86_420_000)).toBe(1)
+  expect(scale.at(5000)).toBeCloseTo(0.25 / 1.09, 1)
+})
+
+test('at true scale everything has the room it took', () => {
+  const scale = scaleOf([s(0, 10), s(30, 40)], [], [s(10, 30)], true)
+  expect(scale.at(20_000)).toBeCloseTo(0.5)
+})
+
+test('waiting for a person is not as long as the work', () => {
+  const scale = scaleOf([s(0, 10), s(3610, 3620)], [s(10, 3610)], [], false)
+  expect(scale.at(3610_000) - scale.at(10_000)).toBeLessThan(0.2)
+})
+
+test('positions never go back', () => {
+  const scale = scaleOf([s(0, 5), s(2, 9), s(20, 21)], [s(9, 12)], [s(12, 20)], false)
+  const places = Array.from({ length: 43 }, (_, at) => scale.at(at * 500))
+  expect(places).toEqual([...places].sort((a, b) => a - b))
+  expect(scaleOf([], [], [], false).at(7)).toBe(0)
+})
