@@ -25,6 +25,7 @@ PAGES = (
     os.path.normpath(os.path.join(_HERE, "..", "..", "..", "web", "dist")),
 )
 """Where the built page is: in the package, or where `make web` puts it."""
+_ROOTED = re.compile(r'\b(src|href|content)="/')
 _ASSET = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){1,4}")
 TYPES = {
     "js": "text/javascript; charset=utf-8",
@@ -71,23 +72,44 @@ async def readyz(asked: Asked) -> Response:
 
 
 async def shell(asked: Asked) -> Response:
-    """The page, the same for all its routes; its address is in `<base href>`."""
+    """The page, the same for all its routes.
+
+    All its addresses begin with `/`: behind a proxy with a path of its own they get that path. The policy
+    refuses `<base href>`, so the page's script reads the path in a `<meta>`.
+    """
     hosts: Hosts = asked.context.extra["hosts"]
     text = read_page("index.html")
     if text is None:
         return Response(NOT_BUILT, 200, media_type=HTML)
-    based = text.decode().replace('<base href="/"', f'<base href="{hosts.base}/"', 1)
-    return Response(based, 200, media_type=HTML)
+    return Response(rooted(text.decode(), hosts.base), 200, media_type=HTML)
+
+
+def rooted(html: str, base: str) -> str:
+    """The page with its addresses below `base`."""
+    return _ROOTED.sub(lambda found: f'{found[1]}="{base}/', html)
 
 
 async def asset(asked: Asked) -> Response:
-    """A file of the page. Its name has the hash of what is in it, so it may be kept for good."""
+    """A file of the page. Its name has the hash of what is in it, so it may be kept for good.
+
+    The build leaves compressed copies beside it, so nothing is compressed while somebody waits.
+    """
     name = asked.path["name"]
-    content = read_page("assets", name) if _ASSET.fullmatch(name) else None
-    if content is None:
-        raise Problem(404, "not_found", "there is no such file of the page.")
-    kind = TYPES.get(name.rpartition(".")[2], "application/octet-stream")
-    return Response(content, 200, dict(FOR_GOOD), kind)
+    kind = TYPES.get(name.rpartition(".")[2])
+    if kind is not None and _ASSET.fullmatch(name):
+        for coding, end in codings(asked.http.headers.get("accept-encoding", "")):
+            content = read_page("assets", name + end)
+            if content is not None:
+                more = {"Content-Encoding": coding} if coding else {}
+                return Response(content, 200, FOR_GOOD | {"Vary": "Accept-Encoding"} | more, kind)
+    raise Problem(404, "not_found", "there is no such file of the page.")
+
+
+def codings(accepted: str) -> list[tuple[str, str]]:
+    """The codings that a client takes, the smallest first, each with the end of its files' names."""
+    refused = re.compile(r";\s*q=0(\.0*)?\s*$")
+    names = {part.partition(";")[0].strip() for part in accepted.split(",") if not refused.search(part)}
+    return [(coding, end) for coding, end in (("br", ".br"), ("gzip", ".gz")) if coding in names] + [("", "")]
 
 
 async def favicon(asked: Asked) -> Response:

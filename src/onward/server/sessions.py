@@ -18,6 +18,7 @@ from onward.read.view import instant
 from onward.server.body import read_body
 from onward.server.place import ANYBODY, NOBODY, Asked, Mounted, Place
 from onward.server.problems import Problem
+from onward.version import VERSION
 
 if TYPE_CHECKING:
     from onward.server.context import Context
@@ -95,6 +96,7 @@ def _shown(principal: Principal) -> bytes:
             "name": principal.name,
             "roles": list(principal.roles),
             "expires_at": None if until_us is None else instant(until_us),
+            "version": VERSION,
         }
     )
 

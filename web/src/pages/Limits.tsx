@@ -117,17 +117,26 @@ function linesOf(scopes: readonly ScopeShown[]): Line[] {
     .filter(({ at }) => at.limit !== null || at.is_own))
 }
 
+/** What a new database has: a limit that is the same is not a custom one. */
+const BUILT_IN: Record<string, number> = { 'chat/tokens': 500_000, 'run/calls': 300 }
+const isCustom = ({ scope, measure, at }: Line) => at.is_own && at.limit !== BUILT_IN[`${scope.scope}/${measure}`]
+/** Runs are many, and each has a line: only those near their limit are shown at once. */
+const isAside = ({ scope, at }: Line) => scope.kind === 'run' && scope.scope !== 'run' && (at.limit === null || at.spent < at.limit * 0.8)
+
 function Scopes() {
   const query = useLimits()
   const cache = useQueryClient()
   const admin = useRole('admin')
   const [adds, setAdds] = useState(false)
   const [resets, setResets] = useState(false)
+  const [all, setAll] = useState(false)
   const read = () => cache.invalidateQueries({ queryKey: keys.limits })
   if (query.isError && !query.data) return <ErrorBox error={query.error} again={() => void query.refetch()} />
   if (!query.data) return <div className="card"><Skeleton rows={5} /></div>
-  const lines = linesOf(query.data.scopes)
-  const own = [...new Set(lines.filter((line) => line.at.is_own && line.scope.scope.includes('/')).map((line) => line.scope.scope))]
+  const every = linesOf(query.data.scopes)
+  const aside = every.filter(isAside).length
+  const lines = all ? every : every.filter((line) => !isAside(line))
+  const own = [...new Set(every.filter((line) => line.at.is_own && line.scope.scope.includes('/') && line.scope.kind !== 'run').map((line) => line.scope.scope))]
   const resetAll = async () => {
     for (const scope of own) await resetLimits(scope).catch(toastProblem)
     void read()
@@ -143,6 +152,7 @@ function Scopes() {
         <tbody>
           {lines.map((line) => <LimitRow key={`${line.scope.scope}/${line.measure}`} line={line} onChanged={() => void read()} />)}
           {query.data.chat_run_calls !== null && <tr><td className="strong">run <span className="dim" style={{ fontWeight: 450 }}>of a chat</span></td><td className="mid hide-s">calls</td><td className="hide-s" /><td className="right num">–</td><td className="right num">{whole(query.data.chat_run_calls)}</td><td className="right dim small">if nothing else is set</td></tr>}
+          {aside > 0 && !all && <tr><td colSpan={6}><button type="button" className="link" onClick={() => setAll(true)}>Show {counted(aside, 'limit')} of single runs</button></td></tr>}
         </tbody>
       </table>
       {adds && <AddLimit onClose={() => setAdds(false)} onDone={() => { setAdds(false); void read() }} />}
@@ -151,7 +161,9 @@ function Scopes() {
   )
 }
 
-function LimitRow({ line: { scope, measure, at }, onChanged }: { line: Line; onChanged: () => void }) {
+function LimitRow({ line, onChanged }: { line: Line; onChanged: () => void }) {
+  const { scope, measure, at } = line
+  const custom = isCustom(line)
   const admin = useRole('admin')
   const offline = useOffline()
   const [text, setText] = useState<string | null>(null)
@@ -181,18 +193,18 @@ function LimitRow({ line: { scope, measure, at }, onChanged }: { line: Line; onC
   const field = `limit ${scope.scope} ${measure}`
   return (
     <tr>
-      <td><div className="line"><b className="strong cut" style={{ maxWidth: 260 }} title={scope.scope}>{scope.scope}</b>{at.is_own && <span className="tag custom">custom</span>}<span className="dim small only-s">{measure}</span></div>{error && <p className="says-error" role="alert">{error}</p>}</td>
+      <td><div className="line"><b className="strong cut" style={{ maxWidth: 'min(260px, 34vw)' }} title={scope.scope}>{scope.scope}</b>{custom && <span className="tag custom">custom</span>}<span className="dim small only-s">{measure}</span></div>{error && <p className="says-error" role="alert">{error}</p>}</td>
       <td className="mid hide-s">{measure}</td>
       <td className="hide-s" style={{ width: '22%' }}><Meter spent={at.spent} reserved={at.reserved} limit={at.limit} isWarned={scope.warned.includes(measure)} /></td>
       <td className="right num">{isDefault ? '–' : shown(used)}</td>
       <td className="right num" style={{ width: 130 }}>
         {text === null
-          ? admin ? <button type="button" className="num" style={{ padding: '4px 6px', borderRadius: 6 }} aria-label={`Change the ${field}: ${amount(measure, at.limit)}`} onClick={() => setText(amount(measure, at.limit))}>{amount(measure, at.limit)}</button> : amount(measure, at.limit)
+          ? admin ? <button type="button" className="num" style={{ padding: '4px 6px', margin: '0 -6px', borderRadius: 6 }} aria-label={`Change the ${field}: ${amount(measure, at.limit)}`} onClick={() => setText(amount(measure, at.limit))}>{amount(measure, at.limit)}</button> : amount(measure, at.limit)
           : <form className={`field ${error ? 'err' : ''}`} onSubmit={(event) => { event.preventDefault(); void save() }}><input className="num right" aria-label={field} aria-invalid={!!error} autoFocus value={text} onFocus={(event) => event.target.select()} onChange={(event) => setText(event.target.value)} onKeyDown={(event) => event.key === 'Escape' && (setText(null), setError(''))} /></form>}
       </td>
       <td className="right" style={{ width: 150, whiteSpace: 'nowrap' }}>
         {text !== null ? <button type="button" className="btn sm" disabled={busy || !!offline} title={offline} onClick={() => void save()}>{busy ? 'Saving…' : 'Save'}</button>
-          : at.is_own && admin ? <button type="button" className="link small" disabled={busy || !!offline} title={offline} onClick={() => void act(() => resetLimits(scope.scope))}>Reset</button>
+          : custom && admin ? <button type="button" className="link small" disabled={busy || !!offline} title={offline} onClick={() => void act(() => resetLimits(scope.scope))}>Reset</button>
           : <span className="dim small hide-s">{isDefault ? `default for every ${scope.kind}` : scope.warned.includes(measure) ? '80 % warned' : ''}</span>}
       </td>
     </tr>

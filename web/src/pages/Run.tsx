@@ -203,6 +203,7 @@ function Steps({ page, step, pick }: { page: RunPage; step: string | null; pick:
   const stoppedAt = page.banner?.step
   const current = geometry?.nodes.find((node) => step ? node.step === step : node.step === stoppedAt)?.id
     ?? geometry?.nodes.find((node) => node.state === 'running' || node.state === 'waiting')?.id ?? page.next ?? null
+  const gateNodes = useMemo(() => new Set(geometry?.nodes.filter((node) => node.shape === 'hexagon').map((node) => node.id)), [geometry])
   const done = page.timeline.filter((row) => row.kind === 'step' && row.state === 'finished').length
   const isStopped = !!page.banner
   useEffect(() => {
@@ -230,7 +231,7 @@ function Steps({ page, step, pick }: { page: RunPage; step: string | null; pick:
             </div>
           </div>
           <div className="body" ref={scroller} tabIndex={0} role="region" aria-label="Timeline">
-            {page.timeline.length ? <Timeline page={page} picked={step} onPick={pick} isTrue={isTrue} scroller={scroller} /> : <Empty><p>{page.now}</p></Empty>}
+            {page.timeline.length ? <Timeline page={page} picked={step} onPick={pick} isTrue={isTrue} scroller={scroller} gateNodes={gateNodes} /> : <Empty><p>{page.now}</p></Empty>}
             <Stops stops={page.stops} again={page.kept.again} />
           </div>
         </section>

@@ -55,6 +55,7 @@ export default function SignIn() {
             <h1 style={{ fontSize: 17, lineHeight: '24px', fontWeight: 600 }}>Sign in to this server</h1>
             <p className="mid">The server printed a link when it started. Open that link, or paste a token.</p>
           </div>
+          <input type="text" autoComplete="username" value="token" readOnly hidden />
           <label className="grid gap-1.5">
             <span className="strong">Token</span>
             <span className={`field ${error ? 'err' : ''}`} style={{ height: 38 }}>

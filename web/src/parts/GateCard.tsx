@@ -63,7 +63,7 @@ export function Deadline({ gate }: { gate: Question }) {
   return <span className="timer"><Icon name="clock" size="sm" />{says} <Countdown until={gate.deadline} /></span>
 }
 
-export function GateCard({ gate }: { gate: Question }) {
+export function GateCard({ gate, bare = false }: { gate: Question; bare?: boolean }) {
   const mayApprove = useRole('approver')
   const offline = useOffline()
   const shown = gate.choices.filter((one) => describes(one) || colours(one).length)
@@ -81,12 +81,14 @@ export function GateCard({ gate }: { gate: Question }) {
   const choice = cards.find((one) => one.key === chosen)
   return (
     <section className="gate" aria-label="Question" aria-live="polite">
-      <div className="line" style={{ flexWrap: 'wrap' }}>
-        <StatusGlyph of="waiting" />
-        <h2 className="grow" style={{ flexBasis: 200 }}>{gate.text}</h2>
-        <Deadline gate={gate} />
-      </div>
-      {gate.about && <div className="quote"><header><Icon name="agent" size="sm" /><span>Written by an agent. Onward did not write or check it.</span></header><div className="in plain small" style={{ maxHeight: 160 }}>{gate.about}</div></div>}
+      {!bare && (
+        <div className="line" style={{ flexWrap: 'wrap' }}>
+          <StatusGlyph of="waiting" />
+          <h2 className="grow" style={{ flexBasis: 200 }}>{gate.text}</h2>
+          <Deadline gate={gate} />
+        </div>
+      )}
+      {!bare && gate.about && <div className="quote"><header><Icon name="agent" size="sm" /><span>Written by an agent. Onward did not write or check it.</span></header><div className="in plain small" style={{ maxHeight: 160 }}>{gate.about}</div></div>}
       {isCards && (
         <div className="opts" role="radiogroup" aria-label="Choices">
           {cards.map((one) => (
@@ -145,8 +147,10 @@ export function DecisionForm({ gate, onCancelRun }: { gate: Question; onCancelRu
     }
     mutate({ verdict, ...(note ? { text: note } : {}) })
   }
-  if (!yesNo) return <GateCard gate={{ ...gate, about: '' }} />
   const ring = (is: boolean) => (is ? { outline: '2px solid var(--focus)', outlineOffset: 2 } : undefined)
+  const cancel = mayOperate && <button type="button" className="btn lg danger" disabled={!!offline} onClick={() => setAsks(true)}>Cancel run…</button>
+  const confirm = asks && <ConfirmDialog title="Cancel this run?" yes="Cancel run" onClose={() => setAsks(false)} onYes={onCancelRun}>It ends for good and cannot be resumed. The question is withdrawn.</ConfirmDialog>
+  if (!yesNo) return <><GateCard gate={gate} bare /><div className="line justify-end">{cancel}</div>{confirm}</>
   return (
     <>
       <label className="grid gap-1.5"><span className="strong">Feedback <span className="dim" style={{ fontWeight: 450 }}>goes to the next step; needed to reject</span></span>
@@ -156,9 +160,9 @@ export function DecisionForm({ gate, onCancelRun }: { gate: Question; onCancelRu
         <button type="button" className="btn ink lg" style={ring(armed === 'approve')} disabled={isPending || !!why} title={why} onClick={() => decide('approve')}><Icon name="check" size="sm" />{armed === 'approve' ? 'Enter approves' : 'Approve'} <kbd>A</kbd></button>
         <button type="button" className="btn lg" style={ring(armed === 'reject')} disabled={isPending || !!why} title={why} onClick={() => decide('reject')}><Icon name="close" size="sm" />{armed === 'reject' ? 'Enter rejects' : 'Reject'} <kbd>R</kbd></button>
         <span className="grow" />
-        {mayOperate && <button type="button" className="btn lg danger" disabled={!!offline} onClick={() => setAsks(true)}>Cancel run…</button>}
+        {cancel}
       </div>
-      {asks && <ConfirmDialog title="Cancel this run?" yes="Cancel run" onClose={() => setAsks(false)} onYes={onCancelRun}>It ends for good and cannot be resumed. The question is withdrawn.</ConfirmDialog>}
+      {confirm}
     </>
   )
 }

@@ -42,7 +42,7 @@ function Canvas({ geometry, picked, current, onPick }: { geometry: Geometry; pic
   }, [geometry, size])
   const show = useCallback((node: Node | undefined): View => {
     if (!node) return fit()
-    const scale = Math.max(0.72, Math.min(0.95, (size.w - 2 * MARGIN) / geometry.width))
+    const scale = Math.max(0.86, Math.min(1, (size.w - 2 * MARGIN) / geometry.width))
     const wide = geometry.width * scale + 2 * MARGIN > size.w
     return {
       scale,
@@ -254,7 +254,7 @@ function Mini({ geometry, view, size }: { geometry: Geometry; view: View; size: 
     <div className="mini" aria-hidden="true">
       <svg width={geometry.width * scale} height={geometry.height * scale} viewBox={`0 0 ${geometry.width} ${geometry.height}`}>
         {nodes}
-        <rect className="view" x={-view.x / view.scale} y={-view.y / view.scale} width={size.w / view.scale} height={size.h / view.scale} strokeWidth={2 / scale} rx={6} />
+        <rect className="view" x={-view.x / view.scale} y={-view.y / view.scale} width={size.w / view.scale} height={size.h / view.scale} strokeWidth={1} vectorEffect="non-scaling-stroke" rx={6} />
       </svg>
     </div>
   )

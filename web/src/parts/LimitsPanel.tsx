@@ -36,7 +36,7 @@ function rowsOf(limits: LimitList, run: RunState, stop: LimitStop | null): Row[]
       ? ` The next call may need ${measure === 'cost' ? money(stop.wanted) : whole(stop.wanted)}.` : ''
     return {
       scope, measure, label, hint: hint(of(spentIn, measure)?.spent ?? 0) + wants,
-      value: own?.limit ?? standard, isOwn: !!own?.is_own, standard, off: false,
+      value: own?.limit ?? standard, isOwn: !!own?.is_own && own.limit !== standard, standard, off: false,
     }
   }
   const today = new Date().toISOString().slice(0, 10)

@@ -8,6 +8,7 @@ import { span } from '../words/durations'
 import { Icon } from './Icon'
 import { Prose } from './Prose'
 import { Status, StatusGlyph } from './Status'
+import { Structured } from './Structured'
 
 export interface CallFacts {
   seconds: number | null
@@ -37,7 +38,7 @@ export const ChatMessage = memo(function ChatMessage({ said, facts, isFirst }: {
   if (said.role === 'system') return <div className="sys"><Icon name="pipeline" size="sm" /><span>{textOf(said)}</span></div>
   const name = nodeOf(said.step) || 'agent'
   return (
-    <article className="m" aria-label={`${name} says`}>
+    <article className={`m ${isFirst ? '' : 'more'}`} aria-label={`${name} says`}>
       {isFirst ? <span className="avatar" aria-hidden="true">{name[0]}</span> : <span />}
       <div className="msg">
         {(isFirst || said.state !== 'complete') && <header>{isFirst && <b>{name}</b>}<Meta said={said} facts={facts} /></header>}
@@ -90,9 +91,10 @@ function Parts({ said, compact = false, tools = [] }: { said: Said; compact?: bo
 
 /** An answer that is JSON is shown as what it is, not as prose. */
 function Text({ text, grows }: { text: string; grows: boolean }) {
+  if (!text.trim()) return null
   if (!grows && /^\s*[{[]/.test(text)) {
     try {
-      return <div className="code">{JSON.stringify(JSON.parse(text), null, 2)}</div>
+      return <Structured value={JSON.parse(text) as unknown} />
     } catch {
       // It only begins like JSON.
     }
@@ -123,7 +125,9 @@ function ToolChip({ text }: { text: string }) {
 /** A use of a tool: its name, its arguments, what came back. */
 export function ToolCall({ text, result, call }: { text: string; result: string | null; call?: TimelineRow | undefined }) {
   const { name, args, short, raw } = callOf(text)
-  const body = args ? Object.entries(args).filter(([, one]) => one !== short).map(([key, one]) => `${key}: ${typeof one === 'string' ? one : JSON.stringify(one)}`).join('\n') : raw
+  const rest = Object.entries(args ?? {}).filter(([, one]) => one !== short)
+  const value = (one: unknown) => (typeof one === 'string' ? one : JSON.stringify(one))
+  const body = args ? rest.map(([key, one]) => (rest.length === 1 ? value(one) : `${key}: ${value(one)}`)).join('\n') : raw
   return (
     <details className="tool" open={body.length < 800}>
       <summary><Icon name="tool" size="sm" /><b>{name}</b><span className="mono grow cut">{short}</span>{call?.began_at && call.ended_at && <span className="num">{span((Date.parse(call.ended_at) - Date.parse(call.began_at)) / 1000)}</span>}{call && <StatusGlyph of={call.state} />}</summary>

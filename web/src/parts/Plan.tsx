@@ -38,7 +38,11 @@ function lines(run: ChatRun): Line[] {
     found.push({ name, state: tick.state, note })
   }
   for (const name of run.planned_agents) if (!seen.has(name)) found.push({ name, state: run.agents_left.includes(name) ? 'planned' : 'finished', note: '' })
-  return found
+  // In the order of the plan; what is not in the plan stays after what it came after.
+  const place = new Map(run.planned_agents.map((name, at) => [name, at]))
+  let before = -1
+  const ranked = found.map((line) => ({ line, at: (before = place.get(line.name) ?? before + 0.5) }))
+  return ranked.sort((a, b) => a.at - b.at).map(({ line }) => line)
 }
 
 export function Plan({ page, run, onClose }: { page: ChatPage; run: ChatRun; onClose: () => void }) {

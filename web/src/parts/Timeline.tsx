@@ -20,7 +20,7 @@ interface Shown {
 const PLANNED_SHOWN = 5
 
 /** Rows as they are drawn: steps in their order, branches left out, calls only where they are looked at. */
-function arrange(page: RunPage, picked: string | null): Shown[] {
+function arrange(page: RunPage, picked: string | null, gateNodes: ReadonlySet<string>): Shown[] {
   const rows = page.timeline
   const byKey = new Map(rows.map((row) => [row.key, row]))
   const gates = new Set(page.gates.map((gate) => gate.gate))
@@ -35,7 +35,7 @@ function arrange(page: RunPage, picked: string | null): Shown[] {
   const shown: Shown[] = []
   const add = (row: TimelineRow, depth: number) => {
     if (row.kind === 'call' && row.step !== picked && byKey.get(row.parent ?? '')?.state !== 'open') return
-    shown.push({ row, depth, attempts: attempts.get(row.key) ?? [], isGate: row.step !== null && gates.has(row.step) })
+    shown.push({ row, depth, attempts: attempts.get(row.key) ?? [], isGate: row.step !== null && (gates.has(row.step) || gateNodes.has(row.step.split('/').at(-1)!.replace(/#\d+$/, ''))) })
     for (const one of below.get(row.key) ?? []) add(one, depth + 1)
   }
   for (const row of below.get(null) ?? []) add(row, 0)
@@ -60,8 +60,10 @@ function spans(shown: Shown, stops: readonly Stop[], now: number): { from: numbe
   })
 }
 
-export function Timeline({ page, picked, onPick, isTrue, scroller }: {
+export function Timeline({ page, picked, onPick, isTrue, scroller, gateNodes }: {
   page: RunPage
+  /** Nodes that ask a person. */
+  gateNodes: ReadonlySet<string>
   picked: string | null
   onPick: (step: string | null) => void
   isTrue: boolean
@@ -70,7 +72,7 @@ export function Timeline({ page, picked, onPick, isTrue, scroller }: {
   const isOpen = page.status === 'running' || page.status === 'waiting' || page.stops.some((stop) => !stop.ended_at)
   const ticking = useNow()
   const now = isOpen ? ticking : Date.parse(page.ended_at ?? page.updated_at)
-  const rows = useMemo(() => arrange(page, picked), [page, picked])
+  const rows = useMemo(() => arrange(page, picked, gateNodes), [page, picked, gateNodes])
   const planned = page.timeline.filter((row) => row.state === 'planned')
   const scale = useMemo(() => {
     const stops = page.stops.map((stop): Span => ({ from: Date.parse(stop.at), to: stop.ended_at ? Date.parse(stop.ended_at) : Math.max(now, Date.parse(stop.at)) }))
@@ -95,7 +97,7 @@ export function Timeline({ page, picked, onPick, isTrue, scroller }: {
         <span />
       </div>
       <div className="tline" role="list" aria-label="Timeline">
-        <Bands scale={scale} stops={page.stops} />
+        <Bands scale={scale} stops={page.stops} isHigh={list.getTotalSize() > 140} />
         <div style={{ height: list.getTotalSize(), position: 'relative' }}>
           {list.getVirtualItems().map((item) => {
             const shown = rows[item.index]!
@@ -136,8 +138,9 @@ function Row({ shown, isPicked, isParent, onPick, scale, stops, now }: {
   const took = row.state === 'interrupted' ? (isCall ? 'lost' : 'cut off')
     : isGate || !shown.attempts.length ? (from === undefined ? '' : span((bars.at(-1)!.to - from) / 1000))
     : span(bars.reduce((sum, bar) => sum + (bar.to - bar.from), 0) / 1000)
-  const name = isCall && !isTool ? `${row.label} · ${row.detail.replace(/^.*:/, '')}` : isCall ? shortCall(row.label) : (row.step ?? row.label).split('/').at(-1)!
-  const note = isCall ? (row.state === 'interrupted' && row.tokens ? `${row.tokens} tokens` : '') : row.detail
+  const isLost = isCall && row.state === 'interrupted'
+  const name = isCall && !isTool ? (isLost || row.state === 'failed' ? row.label : `${row.label} · ${row.detail.replace(/^.*:/, '')}`) : isCall ? shortCall(row.label) : (row.step ?? row.label).split('/').at(-1)!
+  const note = isCall ? (isLost || row.state === 'failed' ? row.detail : '') : row.detail
   return (
     <button
       type="button" className={`tl w-full ${isCall ? 'call' : ''} ${isPicked ? 'sel' : ''}`} aria-current={isPicked ? 'true' : undefined}
@@ -173,7 +176,7 @@ const REASONS: Record<string, string> = {
   limit: 'limit', crash: 'process died', restart: 'server restarted', rate_limit: 'provider', crash_loop: 'crash loop', in_doubt: 'in doubt', operator: 'paused',
 }
 
-function Bands({ scale, stops }: { scale: Scale; stops: readonly Stop[] }) {
+function Bands({ scale, stops, isHigh }: { scale: Scale; stops: readonly Stop[]; isHigh: boolean }) {
   return (
     <div className="bands" aria-hidden="true">
       {scale.bands.map((band, at) => {
@@ -181,7 +184,7 @@ function Bands({ scale, stops }: { scale: Scale; stops: readonly Stop[] }) {
         return (
           <div key={stop.seq} className="band" style={{ left: `${band.left * 100}%`, width: `${Math.max(0.004, band.right - band.left) * 100}%` }}>
             <em>{stop.ended_at ? span((band.to - band.from) / 1000) : 'now'}</em>
-            <b>{REASONS[stop.reason] ?? stop.reason.replaceAll('_', ' ')}</b>
+            {isHigh && <b>{REASONS[stop.reason] ?? stop.reason.replaceAll('_', ' ')}</b>}
           </div>
         )
       })}

@@ -31,7 +31,7 @@ const ASK_EVERY_MS = 4000
 export function LiveProvider({ children, onDenied }: { children: ReactNode; onDenied: () => void }) {
   const cache = useQueryClient()
   const [connection, setConnection] = useState<Connection>({ is: 'connecting' })
-  const [following, setFollowing] = useState('{}')
+  const [following, setFollowing] = useState('')
   const [fresh, setFresh] = useState(0)
   const stream = useRef<Stream | null>(null)
   const feed = useRef('')
@@ -39,6 +39,8 @@ export function LiveProvider({ children, onDenied }: { children: ReactNode; onDe
   denied.current = onDenied
 
   useEffect(() => {
+    // Until a page says what it follows there is nothing to open.
+    if (!following) return
     const what = JSON.parse(following) as Follow
     const made = new Stream(
       () => query(cache, what, feed.current),
@@ -95,7 +97,6 @@ export function useFollow(what: Follow | undefined) {
   useEffect(() => {
     if (text) last.current(JSON.parse(text) as Follow)
   }, [text])
-  useEffect(() => () => last.current({}), [])
 }
 
 /** Why nothing can be done just now, or nothing. */
