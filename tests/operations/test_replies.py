@@ -19,6 +19,7 @@ from onward.operations import protocol
 from onward.operations.local.operations import LocalOperations
 from onward.operations.requests import (
     AddPipeline,
+    AddToken,
     AnswerGate,
     CancelRun,
     DismissRun,
@@ -33,6 +34,7 @@ from onward.operations.requests import (
     GetStats,
     GetUsage,
     ListArtifacts,
+    ListAudit,
     ListCalls,
     ListChats,
     ListCheckpoints,
@@ -42,6 +44,7 @@ from onward.operations.requests import (
     ListNotifications,
     ListPipelines,
     ListRuns,
+    ListTokens,
     ListWorkers,
     PauseRun,
     PreviewResume,
@@ -53,6 +56,7 @@ from onward.operations.requests import (
     ResetLimits,
     ResumeRun,
     RetryNotification,
+    RevokeToken,
     RunGates,
     SendMessage,
     SetLimit,
@@ -64,7 +68,7 @@ from onward.operations.requests import (
     SubmitRun,
     SubmitRuns,
 )
-from onward.replies import chats, database, runs, steps
+from onward.replies import access, chats, database, runs, steps
 from onward.replies.database import LimitChanged, LimitList, UsageList
 from onward.testing.clock import ManualClock, SeededDice
 from tests.agents.test_agent_step import NAME, model
@@ -210,7 +214,7 @@ def test_every_request_and_every_reply_has_a_json_schema() -> None:
     assert all(one["type"] == "object" and one["description"] for one in components.values())
     # Of two with the same name, both would be called by their modules.
     assert [name for name in components if not name.isidentifier()] == []
-    shared = {**vars(chats), **vars(database), **vars(runs), **vars(steps)}
+    shared = {**vars(access), **vars(chats), **vars(database), **vars(runs), **vars(steps)}
     assert [name for name in components if name not in shared] == [], "a shape outside replies/"
 
 
@@ -278,6 +282,10 @@ ASKED: Sequence[Request] = (
     GetEffect(key="doubt"),
     ForgetEffect(key="doubt"),
     ListNotifications(),
+    AddToken(name="ci", roles=("operator",)),
+    ListTokens(),
+    RevokeToken(id="ci"),
+    ListAudit(),
 )
 
 
