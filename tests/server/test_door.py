@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from starlette.responses import Response
 
-from tests.server.door import SOURCE, Door, a_door
+from onward.operations.http import VIEWER
+from onward.server.place import Asked, Place
+from tests.server.door import SOURCE, Door, a_door, door_of
+from tests.world import in_memory
 
 
 @pytest.fixture
@@ -67,3 +71,122 @@ async def test_a_caller_cannot_choose_who_they_are(door: Door) -> None:
 async def test_what_only_this_machine_has_is_not_over_http(door: Door) -> None:
     for field in ("source", "file", "path", "workdir", "workspace"):
         assert (await door.post("/api/runs", {"pipeline": "site", field: "x"})).code == "not_over_http"
+
+
+async def test_the_same_key_finds_the_same_run_and_says_so(door: Door) -> None:
+    """A reply that was lost is asked again, never guessed."""
+    await registered(door)
+    key = {"Idempotency-Key": "a key"}
+    first = await door.post("/api/runs", {"pipeline": "site"}, headers=key)
+    door.process.clock.advance(1)
+    again = await door.post("/api/runs", {"pipeline": "site"}, headers=key)
+    assert first.header("idempotency-replayed") is None
+    assert again.header("idempotency-replayed") == "true"
+    assert (first.status, again.status) == (201, 201)
+    assert first.json["run"]["id"] == again.json["run"]["id"]
+    other = await door.post("/api/runs", {"pipeline": "site", "tags": ["x"]}, headers=key)
+    assert (other.status, other.code) == (422, "key_reused")
+    theirs = await door.post("/api/runs", {"pipeline": "site"}, headers=key, role="operator")
+    assert theirs.json["run"]["id"] != first.json["run"]["id"]
+    run = first.json["run"]["id"]
+    cancelled = await door.post(f"/api/runs/{run}/cancel", headers={"Idempotency-Key": "c"})
+    repeated = await door.post(f"/api/runs/{run}/cancel", headers={"Idempotency-Key": "c"})
+    assert cancelled.json["head"] == repeated.json["head"]
+    assert repeated.header("idempotency-replayed") == "true"
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201, "ünder"])
+async def test_a_key_that_is_none_is_refused(door: Door, key: str) -> None:
+    await registered(door)
+    headers = [("Idempotency-Key", key), ("Idempotency-Key", "b")] if not key else [("Idempotency-Key", key)]
+    reply = await door.post("/api/runs", {"pipeline": "site"}, headers=headers)
+    assert reply.status == 422 or not key
+
+
+async def test_a_display_id_is_resolved_by_find_alone(door: Door) -> None:
+    await registered(door)
+    run = (await door.post("/api/runs", {"pipeline": "site"})).json["run"]
+    for name in (run["display_id"], run["display_id"][:3], run["id"]):
+        found = (await door.get(f"/api/runs?find={name}")).json["runs"]
+        assert run["id"] in [one["id"] for one in found]
+    assert (await door.get("/api/runs?find=")).json["runs"] == []
+
+
+async def test_a_wait_ends_when_the_run_stands_still(door: Door) -> None:
+    await registered(door)
+    run = (await door.post("/api/runs", {"pipeline": "site"})).json["run"]["id"]
+    wait = {"Prefer": "wait=20"}
+    reply = await door.post(f"/api/runs/{run}/cancel", headers=wait)
+    assert reply.header("preference-applied") == "wait"
+    assert reply.json["status"] == "cancelled"
+    assert (await door.get(f"/api/runs/{run}", headers=wait)).json["status"] == "cancelled"
+    assert (await door.get(f"/api/runs/{run}", headers={"Prefer": "wait=31"})).status == 422
+
+
+async def test_what_only_an_admin_may_say_is_judged_by_field(door: Door) -> None:
+    """A raised limit is a limit that is set; a changed pipeline is one that is added."""
+    await registered(door)
+    raises = [{"kind": "run", "measure": "calls", "value": 5}]
+    for path, body in (
+        ("/api/runs/x/resume", {"raises": raises}),
+        ("/api/runs/x/resume", {"take_over": True}),
+        ("/api/runs/x/resume", {"workdir": "/tmp"}),
+        ("/api/runs/x/resume", {"accept_changes": True}),
+        ("/api/runs/x/fork", {"accept_changes": True}),
+        ("/api/runs", {"pipeline": "site", "simulation": {}, "real_tools": True}),
+        ("/api/runs", {"pipeline": "site", "raises": raises}),
+    ):
+        assert (await door.post(path, body, role="operator")).code == "wrong_role", (path, body)
+        assert (await door.post(path, body)).code != "wrong_role"
+
+
+async def test_a_change_is_in_the_audit_before_it_is_made_and_completed_after(door: Door) -> None:
+    await registered(door)
+    made = await door.post("/api/runs", {"pipeline": "site", "run_id": "mine"}, role="operator")
+    assert made.status == 201
+    headers = {"Onward-On-Behalf-Of": "ann", "Idempotency-Key": "k"}
+    assert (await door.post("/api/runs/mine/pause", headers=headers)).status == 200
+    assert (await door.post("/api/runs/gone/pause")).status == 404
+    rows = (await door.get("/api/audit")).json["changes"]
+    told = [(row["operation"], row["subject"], row["by"], row["status"]) for row in rows]
+    assert told[:3] == [
+        ("decide.pause_run", "gone", "token:admin", 404),
+        ("decide.pause_run", "mine", "token:admin", 200),
+        ("start.submit_run", "", "token:operator", 201),
+    ]
+    assert (rows[1]["on_behalf_of"], rows[1]["address"]) == ("ann", "127.0.0.1")
+    assert rows[1]["key"].endswith("/k")
+
+
+async def test_a_token_may_ask_so_often_and_no_more() -> None:
+    """S23."""
+    async with a_door(requests=1.0, burst=3, failures=2) as door:
+        assert [(await door.get("/api/runs")).status for _ in range(4)] == [200, 200, 200, 429]
+        assert (await door.get("/api/runs")).header("retry-after") == "1"
+        wrong = {"authorization": f"Bearer onw_a_{'b' * 43}"}
+        found = [(await door.get("/api/runs", headers=wrong)).status for _ in range(4)]
+        assert found == [401, 401, 429, 429]
+        door.process.clock.advance(60)
+        assert (await door.get("/api/runs", headers=wrong)).status == 401
+
+
+async def test_a_revoked_token_is_refused_within_five_seconds(door: Door) -> None:
+    """S24."""
+    assert (await door.get("/api/runs", role="viewer")).status == 200
+    assert (await door.ask("DELETE", "/api/tokens/viewer")).status == 200
+    door.process.clock.advance(5.1)
+    assert (await door.get("/api/runs", role="viewer")).code == "bad_credential"
+
+
+async def test_nothing_of_the_machine_is_told_when_something_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """S26: a problem names the request, and no text, path, SQL or class."""
+
+    async def fail(asked: Asked) -> Response:
+        raise RuntimeError("SELECT secret FROM /srv/onward.db")
+
+    async with in_memory() as world:
+        door = await door_of(world, (lambda context: [Place("GET", "/api/broken", VIEWER, fail)],))
+        reply = await door.get("/api/broken")
+    assert (reply.status, reply.code) == (500, "internal")
+    assert not any(word in reply.body for word in (b"SELECT", b"/srv", b"RuntimeError"))
+    assert reply.json["request"] in caplog.text

@@ -39,7 +39,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     `local` those that are of this machine alone and refused as such, `admin` those that only an admin may
     give, with `defaults` for what is not given. `pages`: the reply is a page of what the operation yields,
     and this field of each is where the next page begins. `is_new`: it makes a run or a message, or lets
-    one continue; a server that drains refuses it.
+    one continue; a server that drains refuses it. `waits`: `Prefer: wait` waits for its run.
     """
 
     method: str
@@ -54,6 +54,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     admin: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = {}
     pages: str | None = None
+    waits: bool = False
     is_new: bool = False
 
     @property
@@ -154,9 +155,10 @@ RUNS: tuple[Route, ...] = (
         admin=("real_tools", "raises"),
         # Who asks over HTTP decides what happens to a run whose server died.
         defaults={"on_owner_loss": "interrupt"},
+        waits=True,
         is_new=True,
     ),
-    _get("/runs/{run}", "look.get_run"),
+    _get("/runs/{run}", "look.get_run", waits=True),
     _get("/runs/{run}/steps", "look.show_run"),
     _get("/runs/{run}/step", "look.show_step"),
     _get("/runs/{run}/events", "look.read_events", left_out=("follow", "dialect"), pages="seq"),
@@ -166,10 +168,10 @@ RUNS: tuple[Route, ...] = (
     _get("/runs/{run}/artifact", "look.get_artifact"),
     _get("/runs/{run}/graph", "look.draw_run"),
     _get("/runs/{run}/resume", "decide.preview_resume", left_out=("answers",)),
-    _post("/runs/{run}/resume", "decide.resume_run", OPERATOR, admin=_CONTINUED, is_new=True),
-    _post("/runs/{run}/answer", "decide.answer_gate", APPROVER, is_new=True),
-    _post("/runs/{run}/pause", "decide.pause_run", OPERATOR),
-    _post("/runs/{run}/cancel", "decide.cancel_run", OPERATOR),
+    _post("/runs/{run}/resume", "decide.resume_run", OPERATOR, admin=_CONTINUED, waits=True, is_new=True),
+    _post("/runs/{run}/answer", "decide.answer_gate", APPROVER, waits=True, is_new=True),
+    _post("/runs/{run}/pause", "decide.pause_run", OPERATOR, waits=True),
+    _post("/runs/{run}/cancel", "decide.cancel_run", OPERATOR, waits=True),
     _post("/runs/{run}/dismiss", "decide.dismiss_run", OPERATOR),
     _post("/runs/{run}/steer", "decide.steer_run", OPERATOR),
     _post("/runs/{run}/fork", "start.fork_run", OPERATOR, status=201, admin=("accept_changes",), is_new=True),
@@ -180,7 +182,7 @@ OTHERS: tuple[Route, ...] = (
     _get("/chats", "chats.list_chats"),
     _get("/chat", "chats.show_chat"),
     _get("/messages", "messages.read_messages", left_out=("follow",), pages="position"),
-    _post("/messages", "chats.send_message", OPERATOR, local=("workdir",), is_new=True),
+    _post("/messages", "chats.send_message", OPERATOR, local=("workdir",), waits=True, is_new=True),
     _get("/limits", "limits.list_limits"),
     _put("/limits", "limits.set_limit", ADMIN, query=("scope",)),
     _delete("/limits", "limits.reset_limits", ADMIN),

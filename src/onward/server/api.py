@@ -16,12 +16,14 @@ import msgspec
 from starlette.responses import Response
 
 from onward.errors import InvalidInput, RunNotFound
-from onward.model.ids import EXACT, RUN_ID_OWN
+from onward.model.ids import EXACT, RUN_ID_OWN, caller_key
+from onward.operations.answers import answering
 from onward.operations.http import LIMIT, LIMIT_MAX, ROUTES, Route, route_of
-from onward.operations.requests import Request
+from onward.operations.requests import GetRun, Request
 from onward.server.body import read_body
 from onward.server.place import Asked, Place, check_role
 from onward.server.problems import Problem
+from onward.server.wait import Waits, wait_of
 
 if TYPE_CHECKING:
     from onward.operations.protocol import Operations
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 NOT_GIVEN = msgspec.UNSET
-KEY_CHARACTERS_MAX = 200
 PARAMETERS_MAX = 300
 
 
@@ -48,7 +49,10 @@ async def decide(asked: Asked, asks: str, request: Request, *, subject: str) -> 
     route = route_of(asks)
     check_fields(asked, route, request)
     await asked.note(asks, subject, getattr(request, "key", None) if "key" in route.of_caller else None)
-    return await ask(asked.context.operations, asks, request)
+    with answering() as answer:
+        reply = await ask(asked.context.operations, asks, request)
+    asked.is_repeat = answer.is_repeat
+    return reply
 
 
 async def ask(operations: Operations, asks: str, request: Request) -> Any:
@@ -85,12 +89,9 @@ def key_of(asked: Asked) -> str | None:
     given = asked.http.headers.getlist("idempotency-key")
     if not given:
         return None
-    key = given[0]
-    if len(given) > 1 or not 1 <= len(key) <= KEY_CHARACTERS_MAX or not (key.isascii() and key.isprintable()):
-        raise InvalidInput(
-            f"Idempotency-Key is not one key of 1 to {KEY_CHARACTERS_MAX} printable ASCII characters."
-        )
-    return f"{asked.owner}/{key}"
+    if len(given) > 1:
+        raise InvalidInput("there is more than one Idempotency-Key; send one.")
+    return caller_key(asked.owner, given[0])
 
 
 def head_of(asked: Asked) -> int | None:
@@ -139,9 +140,24 @@ class ApiPlace:
         subject = " ".join((*in_path.values(), *_named(request, route)))
         if route.pages:
             return await self._page(asked, request, limit)
+        seconds = wait_of(asked.http.headers.get("prefer")) if route.waits else None
         if route.is_read:
-            return await asked.context.reader.read(lambda ops: self._looked(ops, request))
-        return self._reply(await decide(asked, route.asks, request, subject=subject))
+            if seconds is not None:
+                await _until_still(asked, in_path["run"], seconds)
+            return waited(await asked.context.reader.read(lambda ops: self._looked(ops, request)), seconds)
+        reply = await decide(asked, route.asks, request, subject=subject)
+        if seconds is not None:
+            reply = await self._waited(asked, reply, seconds)
+        return waited(self._reply(reply), seconds)
+
+    async def _waited(self, asked: Asked, reply: Any, seconds: int) -> Any:
+        """The reply with its run as it is when it stands still, or when time is over."""
+        run = reply if "head" in reply else reply.get("run")
+        if run is None:
+            return reply
+        await _until_still(asked, run["id"], seconds)
+        now = await look(asked, "look.get_run", GetRun(run=EXACT + run["id"]))
+        return {**reply, **now} if run is reply else {**reply, "run": {**run, **now}}
 
     def _query(self, raw: bytes) -> dict[str, Any]:
         """The parameters as they are written: known ones alone, and once, but for lists."""
@@ -222,6 +238,19 @@ class ApiPlace:
         return Response(await asked.context.reader.read(read), 200, media_type=JSON)
 
 
+async def _until_still(asked: Asked, run: str, seconds: int) -> None:
+    extra = asked.context.extra
+    waits: Waits = extra.setdefault("waits", Waits(asked.context))
+    await waits.until_still(run, seconds)
+
+
+def waited(response: Response, seconds: int | None) -> Response:
+    """Say that the client's wish to wait was heard."""
+    if seconds is not None:
+        response.headers["Preference-Applied"] = "wait"
+    return response
+
+
 PAGES = {
     "look.read_events": "events",
     "look.list_checkpoints": "checkpoints",
@@ -277,4 +306,5 @@ def struct_of(route: Route, names: list[str] | tuple[str, ...], end: str) -> typ
 
 def _named(request: Request, route: Route) -> list[str]:
     """What a request is about, besides what its path names."""
-    return [str(getattr(request, name)) for name in (*route.query, "chat", "scope") if hasattr(request, name)]
+    names = dict.fromkeys((*route.query, "chat", "scope"))
+    return [str(value) for name in names if (value := getattr(request, name, None)) is not None]

@@ -143,6 +143,8 @@ class App:
             await asked.complete(problem_for(error).status)
             raise
         await asked.complete(response.status_code)
+        if asked.is_repeat:
+            response.headers["Idempotency-Replayed"] = "true"
         return response
 
     async def _who(self, headers: Sequence[tuple[bytes, bytes]], address: str) -> Principal:

@@ -51,6 +51,8 @@ class Asked(msgspec.Struct, eq=False):
     id: str
     noted: int | None = None
     """The row of the audit that this request has, once it changes something."""
+    is_repeat: bool = False
+    """Whether an earlier request under the same key did it."""
 
     @property
     def who(self) -> Principal:
