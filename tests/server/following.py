@@ -20,7 +20,7 @@ from onward.server.feeds.thread import HubThread
 from onward.server.feeds.topics import Reading
 from onward.store.port.store import Store
 from tests.server.door import HOST, Door, door_of
-from tests.world import World, in_memory
+from tests.world import Process, World, in_memory
 
 PATIENCE_S = 30.0
 
@@ -227,12 +227,18 @@ def hub_at(store: Store, look: LocalLook, clock: Clock) -> Hub:
 
 
 @asynccontextmanager
-async def following(world: World, **settings: Any) -> AsyncIterator[Following]:
-    """A server at this database, with streams; its hub looks in real time, and all else when told."""
+async def following(
+    world: World, process: Process | None = None, **settings: Any
+) -> AsyncIterator[Following]:
+    """A server at this database, with streams; its hub looks in real time, and all else when told.
+
+    The hub reads with `process`, if there is one.
+    """
     door = await door_of(world, **settings)
-    engine = door.process.engine
-    look = LocalLook(door.process.store, door.process.clock, lambda: engine.leftovers, lambda: engine.sources)
-    hub = await hub_at(door.process.store, look, SystemClock()).begin()
+    reads = process or door.process
+    engine = reads.engine
+    look = LocalLook(reads.store, reads.clock, lambda: engine.leftovers, lambda: engine.sources)
+    hub = await hub_at(reads.store, look, SystemClock()).begin()
     found = Following(door, open_streams(door.context, HubThread(hub, clock=SystemClock())), hub)
     try:
         yield found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
+from typing import Any
 
 import pytest
 
@@ -13,10 +14,11 @@ from onward.model.events import RunCancelled, RunPaused
 from onward.model.gate import GateDecided
 from onward.store.port.retention import Kin
 from tests.conformance.drafts import created, fork, grown, held, requested, stepped
+from tests.conformance.faults import Around, FaultyStore
 from tests.conformance.messages import appended, growth, speaking
 from tests.conformance.questions import YES, asked
-from tests.server.following import Following, assert_contiguous, followed
-from tests.world import until
+from tests.server.following import Following, assert_contiguous, followed, following
+from tests.world import in_memory, until
 
 
 @pytest.fixture
@@ -123,6 +125,33 @@ async def test_a_fork_is_told_with_what_it_shares_with_its_parent(server: Follow
     assert_contiguous(client.ids(), after=2)
     assert client.of("event")[-1]["kind"] == "RunForked"
     assert {one["run"] for one in client.of("event")[:-1]} == {"parent"}
+
+
+class _SlowHeads(Around[Any]):
+    """The runs of a store, whose heads take as long to be told as on a server."""
+
+    async def heads(self, ids: Collection[str]) -> Any:
+        found = await self.part.heads(ids)
+        await asyncio.sleep(0.02)
+        return found
+
+
+async def test_a_run_that_is_followed_while_others_are_looked_at_is_not_taken_for_deleted() -> None:
+    """Whoever comes during a look was not asked about in it."""
+    async with in_memory() as world:
+        process = await world.process(wrap=lambda store: FaultyStore(store, runs=_SlowHeads))
+        async with following(world, process) as server:
+            runs = [await held(server.store, f"run-{number}") for number in range(12)]
+            clients, waits = [], []
+            for run in runs:
+                clients.append(await server.follow(f"/api/runs/{run.id}/events"))
+                waits.append(asyncio.create_task(server.streams.hub.settled(run.id, within_s=1.0)))
+                server.streams.hub.poke()  # so that many looks begin and end meanwhile
+                await asyncio.sleep(0.02)
+            for client in clients:
+                await client.until("event", 2)
+            assert not any(await asyncio.gather(*waits))
+            assert {name for client in clients for name in client.names()} == {"event"}
 
 
 async def test_the_stream_of_a_run_that_is_deleted_ends(server: Following) -> None:

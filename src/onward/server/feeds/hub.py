@@ -95,7 +95,7 @@ class Hub:
         self._behind = asyncio.Semaphore(BEHIND_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
         self._version: object = None
-        self._seen = Seen()
+        self._seen, self._asked = Seen(), set[str]()
         self._is_new, self._anyway_s = True, 0.0
         self._is_failing = False
 
@@ -271,10 +271,13 @@ class Hub:
         is_same = version is not None and version == self._version
         if not is_same or self._is_new or now_s >= self._anyway_s:
             self._is_new = False
-            runs, chats = self._wanted()
-            self._seen = seen = await self._see(runs, chats, with_number="feed" in self._lines)
-            self._version, self._anyway_s = version, now_s + ANYWAY_S
+            # Whoever comes while it is looked was not asked about: that a run was not seen says nothing then.
             lines = list(self._lines.values())
+            self._asked, chats = self._wanted()
+            self._seen = seen = await self._see(
+                sorted(self._asked), sorted(chats), with_number="feed" in self._lines
+            )
+            self._version, self._anyway_s = version, now_s + ANYWAY_S
             advanced = await asyncio.gather(
                 *(self._advance(line, seen) for line in lines), return_exceptions=True
             )
@@ -284,12 +287,12 @@ class Hub:
             self._wake()
         await self._show(self._seen)
 
-    def _wanted(self) -> tuple[list[str], list[str]]:
+    def _wanted(self) -> tuple[set[str], set[str]]:
         """The runs and the chats of which a look must know."""
         runs = {run for line in self._lines.values() for run in line.topic.runs}
         runs.update(watched.run for watched, _ in self._watched.values())
         runs.update(self._waits)
-        return sorted(runs), sorted({chat for line in self._lines.values() for chat in line.topic.chats})
+        return runs, {chat for line in self._lines.values() for chat in line.topic.chats}
 
     async def _see(self, runs: Sequence[str], chats: Sequence[str], *, with_number: bool) -> Seen:
         """One look. The runs come first: when one has ended, all that it said is seen after it."""
@@ -376,7 +379,8 @@ class Hub:
         await free.wait()
 
     def _settle(self, seen: Seen) -> None:
-        for run in [run for run in self._waits if not _is_going(seen.heads.get(run))]:
+        asked = [run for run in self._waits if run in self._asked]
+        for run in [run for run in asked if not _is_going(seen.heads.get(run))]:
             for waiting in self._waits.pop(run):
                 if not waiting.done():
                     waiting.set_result(None)
@@ -388,7 +392,7 @@ class Hub:
             now_s, head = self._clock.awake_s(), seen.heads.get(watched.run)
             if now_s - began_s > SHOW_S_MAX:
                 return
-            if watched.is_due(head, now_s):
+            if watched.run in self._asked and watched.is_due(head, now_s):
                 news = await watched.read(head, now_s)
                 watched.took(self._clock.awake_s() - now_s, self._clock.awake_s())
                 self._tell(readers, watched, news)
