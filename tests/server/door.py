@@ -196,9 +196,11 @@ async def handshake(
     return Reply(told[0]["status"], decoded, b"".join(one.get("body", b"") for one in told[1:]))
 
 
-async def door_of(world: World, rooms: Sequence[Room] = ROOMS, **settings: Any) -> Door:
-    """A server at a database; its clock moves when told."""
-    process = await world.process(clock=ManualClock(autojump=False))
+async def door_of(
+    world: World, rooms: Sequence[Room] = ROOMS, process: Process | None = None, **settings: Any
+) -> Door:
+    """A server at a database, or in a process; its clock moves when told."""
+    process = process or await world.process(clock=ManualClock(autojump=False))
     operations = LocalOperations(process.engine, process.clock, DEFAULT_CHATS)
     how = ServeSettings(**{"requests": 10_000.0, "burst": 10_000, "creations": 10_000.0, **settings})
     context = Context(

@@ -297,13 +297,18 @@ class PreviewResume(Request, frozen=True, kw_only=True):
 
 
 class ResumeRun(PreviewResume, frozen=True, kw_only=True):
-    """Let a stopped run continue: it is queued, and a worker executes it. `abort` cancels it instead."""
+    """Let a stopped run continue: it is queued, and a worker executes it. `abort` cancels it instead.
+
+    With `only_stopped`, a run that is queued already is refused, and so is one whose exclusive key another
+    run works under.
+    """
 
     by: str = "user"
     key: str | None = None
     if_head: int | None = None
     raises: tuple[LimitRaise, ...] = ()
     """Limits that are raised first."""
+    only_stopped: bool = False
 
 
 class RunChange(Request, frozen=True, kw_only=True):

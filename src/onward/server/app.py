@@ -29,6 +29,7 @@ from onward.errors import InvalidInput, OnwardError
 from onward.server import api, pages, sessions
 from onward.server.context import Context
 from onward.server.credentials import Credentials
+from onward.server.documents import room as documents
 from onward.server.feeds import room
 from onward.server.hosts import Hosts
 from onward.server.place import NOBODY, PAGE, SOCKET, STREAM, Asked, Mounted, Place, Socket, check_role
@@ -39,7 +40,7 @@ from onward.store.port.principals import Principal
 log = logging.getLogger("onward.server")
 
 Room = Callable[[Context], Sequence[Mounted]]
-ROOMS: tuple[Room, ...] = (api.places, room.places, sessions.places, pages.places)
+ROOMS: tuple[Room, ...] = (api.places, room.places, sessions.places, pages.places, documents.places)
 
 EVENT_STREAM = "text/event-stream"
 

@@ -21,7 +21,10 @@ RETRY_S = 1
 
 
 class Problem(Exception):
-    """A refusal: an HTTP status, a code for programs, and a sentence for people."""
+    """A refusal: an HTTP status, a code for programs, and a sentence for people.
+
+    `beside` are members of its JSON that only some paths have.
+    """
 
     def __init__(
         self,
@@ -32,9 +35,10 @@ class Problem(Exception):
         advice: str = "",
         details: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
+        beside: Mapping[str, Any] | None = None,
     ) -> None:
         self.status, self.code, self.detail, self.advice = status, code, detail, advice
-        self.details, self.headers = dict(details or {}), dict(headers or {})
+        self.details, self.headers, self.beside = dict(details or {}), dict(headers or {}), dict(beside or {})
         super().__init__(detail)
 
 
@@ -63,5 +67,5 @@ def problem_reply(problem: Problem, request: str) -> Response:
     }
     if problem.advice:
         said["advice"] = problem.advice
-    body = msgspec.json.encode(said | {"details": problem.details, "request": request})
+    body = msgspec.json.encode(said | problem.beside | {"details": problem.details, "request": request})
     return Response(body, problem.status, problem.headers, MEDIA_TYPE)

@@ -38,7 +38,7 @@ from onward.model.run import Run
 from onward.model.values import EVENT, missing_now
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import CHECKPOINT_KINDS, checkpoint_before, no_place_named
-from onward.store.owner import is_ending
+from onward.store.owner import is_ending, key_occupied
 from onward.store.port.log import RunLog
 from onward.store.port.runs import Runs
 
@@ -207,6 +207,8 @@ class Resuming(msgspec.Struct, frozen=True):
         if stop is not None and (resume.wait or _is_ending(known)):
             known = await self._wait_free(known, stop, None if resume.wait else ENDING_S)
         check_resumable(known.run, self.claims.holder_view(known), resume)
+        if resume.only_stopped:
+            await self._check_key_free(known.run)
         if resume.raises and stop is not None:  # else it is only asked what a resume would do
             await self.limits.raise_for(known.run, resume.raises, by=resume.by)
         aborts = resume.action == "abort"
@@ -240,6 +242,15 @@ class Resuming(msgspec.Struct, frozen=True):
         lacks = self._lacking(known.run) if executes else ""
         notice = "; ".join(filter(None, (notice, twice, lacks)))
         return _Ready(known, pipeline, notice, ServedPipeline(definition, handlers), resume)
+
+    async def _check_key_free(self, run: Run) -> None:
+        """Refuse a resume that would wait, because another run works under the same exclusive key."""
+        if run.exclusive_key is None:
+            return
+        for held in await self.limits.store.runs.held():
+            row, holder = held.row, held.holder
+            if row.exclusive_key == run.exclusive_key and row.id != run.id and holder and holder.is_alive:
+                raise key_occupied(run.exclusive_key, row.id, holder.owner)
 
     def _lacking(self, run: Run) -> str:
         """The notice that commands do not get variables now that they got before; else empty."""

@@ -68,6 +68,8 @@ class ResumeRequest:
     """Whether the run continues with its pipeline file as it is now, if that was changed."""
     raises: tuple[tuple[str, str, int], ...] = ()
     """Limits that are raised first: the scope or its kind, the measure and the limit."""
+    only_stopped: bool = False
+    """Whether to refuse a run that is queued, and so continues by itself."""
     run: bool = True
     """Whether the process that asks executes the run; else it is left in the queue."""
 
@@ -264,6 +266,8 @@ def check_resumable(run: Run, holder_view: HolderView, request: ResumeRequest) -
                 raise still_waits(run)
             return late
         case RunStatus.QUEUED:
+            if request.only_stopped:
+                raise wrong_state(run, "resumed", "it has not stopped, and a worker continues it")
             return ()
         case _ if run.is_final or not is_recoverable(run.status, run.reason):
             raise wrong_state(run, "cancelled" if request.action == "abort" else "resumed", _why_final(run))

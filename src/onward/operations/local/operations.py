@@ -246,6 +246,7 @@ def resume_of(request: PreviewResume) -> Resume:
         repeats=request.repeats,
         fresh=request.fresh,
         raises=raises_of(request.raises) if isinstance(request, ResumeRun) else (),
+        only_stopped=isinstance(request, ResumeRun) and request.only_stopped,
     )
 
 

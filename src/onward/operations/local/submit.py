@@ -39,6 +39,8 @@ def terms_of(request: RunChange | ResumeRun | NewRun) -> RequestTerms:
         del asked["pipeline"]
     if isinstance(request, NewRun) and not asked.get("raises"):  # so too those from before runs had them
         asked.pop("raises", None)
+    if not asked.get("only_stopped"):  # and those from before a resume could ask for it
+        asked.pop("only_stopped", None)
     body = None if key is None else msgspec.json.encode(asked, order="sorted")
     return RequestTerms(None if key is None else check_key(key), body, asked.get("if_head"))
 

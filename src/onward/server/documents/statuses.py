@@ -39,6 +39,11 @@ def words_of(status: str, *, claims: int, is_asking: bool) -> StatusWords:
     return UNDER_WAY if is_resumed or is_asleep else WORDS[found]
 
 
+def may_ask(status: str) -> bool:
+    """Whether a run of this status can have an open question that counts for its words."""
+    return status == RunStatus.WAITING
+
+
 RESTART, COST_LIMIT, STOPPED_BY_PERSON = "restart", "cost_limit", "stopped"
 _INTERRUPTED: Mapping[str, str] = {
     "restart": RESTART,

@@ -1,0 +1,67 @@
+"""What the paths of all documents share: bodies, parameters, replies, and how a run is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from starlette.responses import Response
+
+from onward.errors import InvalidInput, RunNotFound
+from onward.model.ids import EXACT, RUN_ID_OWN
+from onward.operations.requests import RunGates
+from onward.server.api import JSON, parameters
+from onward.server.body import read_body
+from onward.server.documents.statuses import may_ask
+
+if TYPE_CHECKING:
+    from onward.operations.protocol import Operations
+    from onward.replies.runs import RunListed
+    from onward.server.place import Asked
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+
+class Given(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """A body with the names that document 000 writes."""
+
+
+class Nothing(Given, frozen=True, kw_only=True):
+    """A body that says nothing."""
+
+
+async def body_of(asked: Asked, kind: type[Body]) -> Body:
+    """The body of a request whose address has no parameters; an absent one is an empty object."""
+    parameters_of(asked, ())
+    return msgspec.json.decode(await read_body(asked) or b"{}", type=kind)
+
+
+def parameters_of(asked: Asked, known: Sequence[str]) -> dict[str, str]:
+    """The parameters of the address: known ones, each once."""
+    found: dict[str, str] = {}
+    for name, value in parameters(asked.http.scope["query_string"]):
+        if name not in known:
+            there = ", ".join(known) or "none"
+            raise InvalidInput(f"there is no parameter {name[:40]!r} here; there are {there}.")
+        if name in found:
+            raise InvalidInput(f"the parameter {name!r} is given twice.")
+        found[name] = value
+    return found
+
+
+def exact(run: str) -> str:
+    """A run as requests name it, by its whole id."""
+    if not RUN_ID_OWN.fullmatch(run):
+        raise RunNotFound(run[:64])
+    return EXACT + run
+
+
+def reply(value: Any, status: int = 200) -> Response:
+    """A value as JSON."""
+    return Response(msgspec.json.encode(value), status, media_type=JSON)
+
+
+async def is_asking(operations: Operations, run: RunListed) -> bool:
+    """Whether one of the run's questions is open."""
+    return may_ask(run["status"]) and bool(await operations.lists.run_gates(RunGates(run=EXACT + run["id"])))

@@ -1,0 +1,195 @@
+"""Document 003's paths, which are its dialect's, and document 002's progress of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.responses import Response
+
+from onward.draw.scene import from_view
+from onward.draw.svg import to_svg
+from onward.operations.http import APPROVER, OPERATOR, PREFIX, VIEWER
+from onward.operations.requests import (
+    AnswerGate,
+    CancelRun,
+    DrawRun,
+    GetRun,
+    ListCheckpoints,
+    ReadEvents,
+    ShowRun,
+    SubmitRun,
+)
+from onward.server.api import decide, key_of, look
+from onward.server.documents.dialect import pipeline_state, questions
+from onward.server.documents.generation import generation_checkpoints
+from onward.server.documents.paths import Given, Nothing, body_of, exact, parameters_of, reply
+from onward.server.place import Place
+from onward.server.problems import Problem
+
+if TYPE_CHECKING:
+    from onward.operations.protocol import Operations
+    from onward.replies.documents import PipelineStarted
+    from onward.replies.runs import RunState, Submitted
+    from onward.replies.steps import Checkpoint, Drawing
+    from onward.server.context import Context
+    from onward.server.place import Asked
+
+SVG = "image/svg+xml; charset=utf-8"
+
+
+class NewPipeline(Given, frozen=True, kw_only=True):
+    """What to start: the name of a registered pipeline. Its source cannot be sent."""
+
+    pipeline: str | None = None
+    inputs: dict[str, Any] = msgspec.field(default_factory=dict)
+    dot: str | None = None
+
+
+class QuestionAnswer(Given, frozen=True, kw_only=True):
+    """An answer: one of the options by its key or label, or text."""
+
+    choice: str = ""
+    text: str = ""
+
+
+class NamedAnswer(QuestionAnswer, frozen=True, kw_only=True):
+    """An answer to the question that it names, or to the only one."""
+
+    question: str | None = None
+
+
+def places(context: Context) -> list[Place]:
+    """The paths of documents 002 and 003."""
+    one = "/pipelines/{id}"
+    return [
+        Place("GET", f"{PREFIX}/runs/{{run}}/progress", VIEWER, progress),
+        Place("POST", "/pipelines", OPERATOR, start, is_new=True),
+        Place("GET", one, VIEWER, show),
+        Place("GET", f"{one}/events", VIEWER, events),
+        Place("GET", f"{one}/graph", VIEWER, graph),
+        Place("GET", f"{one}/questions", VIEWER, show_questions),
+        Place("GET", f"{one}/checkpoint", VIEWER, checkpoint),
+        Place("GET", f"{one}/context", VIEWER, show_context),
+        Place("POST", f"{one}/cancel", OPERATOR, cancel),
+        Place("POST", f"{one}/answer", APPROVER, answer, is_new=True),
+        Place("POST", f"{one}/questions/{{question}}/answer", APPROVER, answer_named, is_new=True),
+    ]
+
+
+async def progress(asked: Asked) -> Response:
+    """How far the open steps of a run have come with their calls."""
+    parameters_of(asked, ())
+    page = await look(asked, "look.show_run", ShowRun(run=exact(asked.path["run"])))
+    return reply(generation_checkpoints(page))
+
+
+async def start(asked: Asked) -> Response:
+    """Start a registered pipeline."""
+    given = await body_of(asked, NewPipeline)
+    if given.dot is not None and not asked.context.settings.inline:
+        raise Problem(
+            403,
+            "not_over_http",
+            "dot cannot be given over HTTP.",
+            advice="Register the pipeline, and name it as `pipeline`.",
+            details={"fields": ["dot"]},
+        )
+    request = SubmitRun(
+        source=given.dot or "",
+        pipeline=given.pipeline,
+        inputs=given.inputs,
+        on_owner_loss="interrupt",
+        by=asked.by,
+        key=key_of(asked),
+    )
+    made: Submitted = await decide(asked, "start.submit_run", request, subject=given.pipeline or "")
+    started: PipelineStarted = {"id": made["run"]["id"]}
+    response = reply(started, 201)
+    response.headers["Location"] = f"/pipelines/{started['id']}"
+    return response
+
+
+async def show(asked: Asked) -> Response:
+    """A pipeline's run as it stands."""
+    return reply(pipeline_state(await _run(asked)))
+
+
+async def events(asked: Asked) -> Response:
+    """What happened, under the names of the dialect."""
+    parameters_of(asked, ())
+    request = ReadEvents(run=exact(asked.path["id"]), dialect=True)
+
+    async def read(operations: Operations) -> list[Any]:
+        return [event async for event in operations.look.read_events(request)]
+
+    return reply({"events": await asked.context.reader.read(read)})
+
+
+async def graph(asked: Asked) -> Response:
+    """The graph with the run in it, as SVG."""
+    parameters_of(asked, ())
+    drawn: Drawing = await look(asked, "look.draw_run", DrawRun(run=exact(asked.path["id"])))
+    return Response(to_svg(from_view(drawn, title=drawn["pipeline"])), 200, media_type=SVG)
+
+
+async def show_questions(asked: Asked) -> Response:
+    """What the pipeline waits to be told."""
+    return reply({"questions": questions(await _run(asked))})
+
+
+async def checkpoint(asked: Asked) -> Response:
+    """The last checkpoint."""
+    parameters_of(asked, ())
+    request = ListCheckpoints(run=exact(asked.path["id"]))
+
+    async def read(operations: Operations) -> Checkpoint | None:
+        found: Checkpoint | None = None
+        async for one in operations.look.list_checkpoints(request):
+            found = one
+        return found
+
+    return reply(await asked.context.reader.read(read))
+
+
+async def show_context(asked: Asked) -> Response:
+    """The values that the run carries from step to step."""
+    return reply({"context": (await _run(asked))["context"]})
+
+
+async def cancel(asked: Asked) -> Response:
+    """Give the run up for good."""
+    await body_of(asked, Nothing)
+    request = CancelRun(run=exact(asked.path["id"]), by=asked.by, key=key_of(asked))
+    run: RunState = await decide(asked, "decide.cancel_run", request, subject=asked.path["id"])
+    return reply(pipeline_state(run))
+
+
+async def answer(asked: Asked) -> Response:
+    """Answer a question that the body names, or the only one."""
+    given = await body_of(asked, NamedAnswer)
+    return await _answer(asked, given.question, given)
+
+
+async def answer_named(asked: Asked) -> Response:
+    """Answer the question in the path."""
+    return await _answer(asked, asked.path["question"], await body_of(asked, QuestionAnswer))
+
+
+async def _answer(asked: Asked, question: str | None, given: QuestionAnswer) -> Response:
+    request = AnswerGate(
+        run=exact(asked.path["id"]),
+        gate=question,
+        choice=given.choice,
+        text=given.text,
+        by=asked.by,
+        key=key_of(asked),
+    )
+    run: RunState = await decide(asked, "decide.answer_gate", request, subject=asked.path["id"])
+    return reply(pipeline_state(run))
+
+
+async def _run(asked: Asked) -> RunState:
+    parameters_of(asked, ())
+    run: RunState = await look(asked, "look.get_run", GetRun(run=exact(asked.path["id"])))
+    return run
