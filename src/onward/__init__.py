@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     )
     from onward.engine.stop import StopSwitch
     from onward.errors import FlowFailed, StepFailed
+    from onward.flows.branches import each, gather
     from onward.flows.define import flow, step
+    from onward.flows.values import current, now, patch, uuid
     from onward.handlers.function import IsolatedStep
     from onward.handlers.port import StepContext
     from onward.model.events import StepStatus
@@ -49,8 +51,14 @@ _WHERE = {
     "StopSwitch": "onward.engine.stop",
     "Submission": "onward.app.queue",
     "ToolUse": "onward.agents.tools.port",
+    "current": "onward.flows.values",
+    "each": "onward.flows.branches",
     "flow": "onward.flows.define",
+    "gather": "onward.flows.branches",
+    "now": "onward.flows.values",
+    "patch": "onward.flows.values",
     "step": "onward.flows.define",
+    "uuid": "onward.flows.values",
 }
 __all__ = [
     "Answer",
@@ -72,8 +80,14 @@ __all__ = [
     "StopSwitch",
     "Submission",
     "ToolUse",
+    "current",
+    "each",
     "flow",
+    "gather",
+    "now",
+    "patch",
     "step",
+    "uuid",
 ]
 
 

@@ -9,7 +9,7 @@ from onward.engine.stop import StopSwitch
 from onward.errors import RunNotFound
 from onward.flows.define import Bound, Flow
 from onward.flows.handler import FlowHandler
-from onward.model.events import Event
+from onward.model.call import CallFinished, CallStatus
 from onward.model.run import Run, RunStatus
 from tests.world import Process, World
 
@@ -45,10 +45,11 @@ async def live(
     except RunNotFound:
         run = await begin(process, bound, run_id)
     while not run.is_final:
+        assert run.reason != "flow_changed", run.detail
         if run.status is RunStatus.WAITING and any(gate.decided is None for gate in run.gates.values()):
             run = (await process.engine.answer(run_id, "yes", by="ann")).run
         else:
-            run = await process.resume(run_id, stop=stop)
+            run = await process.resume(run_id, stop=stop, take_over=run.status is RunStatus.RUNNING)
     return run
 
 
@@ -59,9 +60,11 @@ def result(run: Run) -> Any:
 
 
 async def called(process: Process, run_id: str = "run") -> list[str]:
-    """The keys of the calls that were answered, in order."""
-    return [key for event in await process.events(run_id) if (key := _key(event))]
+    """The keys of the calls that were recorded, in order."""
+    return [event.call for event in await process.events(run_id) if isinstance(event, CallFinished)]
 
 
-def _key(event: Event) -> str:
-    return getattr(event, "call", "") if event.kind == "CallFinished" else ""
+async def answered(process: Process, run_id: str = "run") -> list[str]:
+    """The keys of those that have an answer."""
+    calls = [event for event in await process.events(run_id) if isinstance(event, CallFinished)]
+    return [call.call for call in calls if call.status is CallStatus.OK]

@@ -119,8 +119,8 @@ CONFINED: dict[str, list[str]] = {
     # Time, identity and chance are passed in, so that a whole fleet can run from a seed.
     # The supervisor is a program of its own: it must keep a deadline while we are frozen.
     "time": ["clock", "supervisor", "testing*"],
-    "random": ["clock", "testing*"],
-    "uuid": ["clock", "testing*", "model.stored"],  # which knows a UUID by its type, and makes none
+    "random": ["clock", "testing*", "flows.values"],  # which seeds it with a place in the history
+    "uuid": ["clock", "testing*", "model.stored", "flows.values"],  # those know a UUID by its type
     "secrets": ["clock", "testing*"],
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from onward.errors import FlowChanged, InvalidInput, OnwardError, StepFailed, said, told
@@ -18,7 +20,7 @@ FLOW_CHANGED = "flow_changed"
 class FlowHandler(msgspec.Struct, frozen=True):
     """Runs a flow. Whatever ends it, the answers of its calls are kept."""
 
-    flow: Flow[..., object]
+    flow: Flow[Any, Any]
     keeps_time: bool = False
 
     async def run(self, step: StepContext) -> Result:

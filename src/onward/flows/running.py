@@ -116,9 +116,11 @@ class FlowRun:
         try:
             returned = await self.step.functions.attend(self.name, self._main(function))
         except asyncio.CancelledError:
-            if self.ended is None or self.is_cancelled:
+            if self.is_cancelled:
                 raise
-            raise self.ended from None
+            raise self.ended or InvalidInput(
+                f"flow {self.name!r} was cancelled by its own code, and ended without a result."
+            ) from None
         except Exception:
             if self.ended is not None:
                 raise self.ended from None
@@ -197,6 +199,7 @@ class FlowRun:
                     f"the key {key[:60]!r}… of a call has more than {CALL_KEY_CHARACTERS_MAX} characters."
                 )
             )
+        scope.begun, scope.drawn = scope.begun + 1, 0
         self.calls += 1
         if self.calls > CALLS_MAX:
             raise self.stop(

@@ -31,7 +31,7 @@ class Scope:
     """One sequence of calls. `past` are its own calls, `inside` the groups that began between them."""
 
     __slots__ = (
-        *("above", "at", "counts", "drawn", "entered", "flow", "group", "inside", "last_us"),
+        *("above", "at", "begun", "counts", "drawn", "entered", "flow", "group", "inside", "last_us"),
         *("_groups", "past", "patches", "path", "task"),
     )
 
@@ -40,7 +40,7 @@ class Scope:
         self.past: list[PastCall] = []
         self.inside: dict[str, Group] = {}
         self._groups: list[Group] | None = None
-        self.at = self.entered = self.drawn = 0
+        self.at = self.begun = self.entered = self.drawn = 0
         self.counts: dict[str, int] = {}
         self.last_us = 0
         self.patches: tuple[str, ...] = ()
@@ -70,6 +70,10 @@ class Scope:
         if self._groups is None:
             self._groups = list(self.inside.values())
         return self._groups[self.entered]
+
+    def inherited(self) -> tuple[str, ...]:
+        """The patches of this scope as they ride on the first call of a scope inside it."""
+        return tuple(one if "|" in one else f"{self.path}|{one}" for one in self.patches)
 
     def enter(self, named: str) -> Group | None:
         """The group of this name, if it is the next one that the history has here; else None."""

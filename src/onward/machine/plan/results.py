@@ -6,6 +6,7 @@ stops the run.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from onward.model.context import FrozenMap, changes_between, copied
 from onward.model.ids import branch_of
 from onward.model.result import Result, log_lines
 from onward.model.run import NOTHING_PENDING, AttemptState, Frozen, OpenStep, Run
+from onward.pipeline.flow_source import is_flow_kind
 from onward.pipeline.graph import Node
 
 
@@ -158,6 +160,7 @@ def _without_workspace(run: Run, why: str, has_begun: bool) -> Sequence[ev.Event
             attempt=step.attempt,
             status=ev.StepStatus.FAIL,
             reason="it was not started, because its workspace cannot be used",
+            keeps_calls=True,
         )
         for step in never
         if step.token == run.token
@@ -186,6 +189,8 @@ def finish(
     """
     opened = run.open_steps[step]
     node = definition.graph.nodes[opened.node]
+    if not result.keeps_calls and is_flow_kind(definition.kind(node.id)):
+        result = dataclasses.replace(result, keeps_calls=True)  # no failure makes a flow repeat its steps
     if result.stop:
         return [_failed_attempt(opened, result, result.failure_reason, retry_at_us=None)]
     if result.status in DONE:

@@ -1,0 +1,256 @@
+"""Branches of a flow: `gather` runs a few things beside each other, `each` one thing for many items.
+
+Each branch is a task with a scope of its own, so its keys do not depend on when the others come to theirs.
+Both wait for all branches before they raise the first failure by position: how far the others had come when
+one failed would not be the same again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Literal, TypeVar, overload
+
+from onward.errors import InvalidInput
+from onward.flows.running import FlowRun, scope_here
+from onward.flows.scope import Group, Scope
+
+T = TypeVar("T")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
+T5 = TypeVar("T5")
+R = TypeVar("R")
+GATHER_MAX = 1_000
+LIMIT = 10
+"""How many items of `each` are worked on at a time, unless it says how many."""
+
+
+@overload
+async def gather(a: Awaitable[T1], /, *, return_exceptions: Literal[False] = False) -> tuple[T1]: ...
+
+
+@overload
+async def gather(
+    a: Awaitable[T1], b: Awaitable[T2], /, *, return_exceptions: Literal[False] = False
+) -> tuple[T1, T2]: ...
+
+
+@overload
+async def gather(
+    a: Awaitable[T1], b: Awaitable[T2], c: Awaitable[T3], /, *, return_exceptions: Literal[False] = False
+) -> tuple[T1, T2, T3]: ...
+
+
+@overload
+async def gather(
+    a: Awaitable[T1],
+    b: Awaitable[T2],
+    c: Awaitable[T3],
+    d: Awaitable[T4],
+    /,
+    *,
+    return_exceptions: Literal[False] = False,
+) -> tuple[T1, T2, T3, T4]: ...
+
+
+@overload
+async def gather(
+    a: Awaitable[T1],
+    b: Awaitable[T2],
+    c: Awaitable[T3],
+    d: Awaitable[T4],
+    e: Awaitable[T5],
+    /,
+    *,
+    return_exceptions: Literal[False] = False,
+) -> tuple[T1, T2, T3, T4, T5]: ...
+
+
+@overload
+async def gather(*work: Awaitable[T], return_exceptions: Literal[False] = False) -> tuple[T, ...]: ...
+
+
+@overload
+async def gather(*work: Awaitable[T], return_exceptions: Literal[True]) -> tuple[T | Exception, ...]: ...
+
+
+async def gather(*work: Awaitable[Any], return_exceptions: bool = False) -> tuple[Any, ...]:
+    """What steps, flows and async functions return that run beside each other, in their order.
+
+    Waits for all of them, then raises the first failure by position; with `return_exceptions`, failures are
+    returned in their places.
+    """
+    try:
+        scope, flow = _here("gather")
+        if len(work) > GATHER_MAX:
+            raise InvalidInput(
+                f"gather takes at most {GATHER_MAX:,} branches; write `await each(…)` for more."
+            )
+        named, group = flow.enter(scope, "gather")
+    except BaseException:
+        for one in work:
+            if inspect.iscoroutine(one):
+                one.close()
+        raise
+    branches = _Branches(flow, scope, named, group)
+    ended = await branches.all([partial(_same, one) for one in work], limit=len(work))
+    return tuple(_results(ended, return_exceptions=return_exceptions))
+
+
+@overload
+async def each(
+    function: Callable[[T], Awaitable[R]],
+    items: Iterable[T],
+    /,
+    *,
+    limit: int = LIMIT,
+    return_exceptions: Literal[False] = False,
+) -> list[R]: ...
+
+
+@overload
+async def each(
+    function: Callable[[T], Awaitable[R]],
+    items: Iterable[T],
+    /,
+    *,
+    limit: int = LIMIT,
+    return_exceptions: Literal[True],
+) -> list[R | Exception]: ...
+
+
+async def each(
+    function: Callable[[T], Awaitable[R]],
+    items: Iterable[T],
+    /,
+    *,
+    limit: int = LIMIT,
+    return_exceptions: bool = False,
+) -> list[Any]:
+    """What a step, a flow or an async function returns for each item, in their order; `limit` at a time.
+
+    Waits for all of them, then raises the first failure by position; with `return_exceptions`, failures are
+    returned in their places.
+    """
+    scope, flow = _here("each")
+    if type(limit) is not int or limit < 1:
+        raise InvalidInput(f"each works on at least one item at a time; limit={limit!r} is none.")
+    named, group = flow.enter(scope, "each")
+    branches = _Branches(flow, scope, named, group)
+    ended = await branches.all([partial(function, item) for item in items], limit=limit)
+    return _results(ended, return_exceptions=return_exceptions)
+
+
+def _here(what: str) -> tuple[Scope, FlowRun]:
+    scope = scope_here(what)
+    assert scope.flow is not None
+    return scope, scope.flow
+
+
+class _Ended:
+    """How a branch ended: with a value or with what it raised."""
+
+    __slots__ = ("error", "value")
+
+    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
+        self.value, self.error = value, error
+
+
+def _results(ended: Sequence[_Ended], *, return_exceptions: bool) -> list[Any]:
+    for one in ended:
+        if one.error is not None and not (return_exceptions and isinstance(one.error, Exception)):
+            raise one.error
+    return [one.value if one.error is None else one.error for one in ended]
+
+
+class _Branches:
+    """The branches of one `gather` or `each`."""
+
+    def __init__(self, flow: FlowRun, scope: Scope, named: str, group: Group | None) -> None:
+        self._flow, self._scope, self._named, self._group = flow, scope, named, group
+        self._last_us = scope.last_us
+
+    async def all(self, work: Sequence[partial[Awaitable[Any]]], *, limit: int) -> list[_Ended]:
+        """How each ended, `limit` of them at a time."""
+        if self._group is not None:
+            self._check_number(len(work))
+        ended: list[_Ended] = [_Ended() for _ in work]
+        left = iter(enumerate(work))
+
+        async def take() -> None:
+            for number, begin in left:
+                ended[number] = await self._one(number, begin)
+
+        tasks = [asyncio.create_task(take()) for _ in range(min(limit, len(work)))]
+        try:
+            if tasks:
+                await asyncio.wait(tasks)
+        except asyncio.CancelledError:
+            for task in tasks:
+                task.cancel()
+            await _wait_all(tasks)
+            _close(begin for _, begin in left)
+            raise
+        raised = [task.exception() for task in tasks if not task.cancelled()]
+        if self._flow.ended is not None or any(task.cancelled() for task in tasks):
+            _close(begin for _, begin in left)
+            raise asyncio.CancelledError
+        for error in filter(None, raised):  # the end of the process, or of its event loop
+            raise error
+        self._scope.last_us = self._last_us
+        return ended
+
+    def _check_number(self, number: int) -> None:
+        """Refuse fewer branches than the history has."""
+        assert self._group is not None
+        for segment, scope in self._group.scopes.items():
+            past = scope.ahead()
+            if past is not None and int(segment.rpartition(".")[2] or 0) >= number:
+                raise self._flow.changed(past, self._scope.key(f"{self._named}.{number - 1}"))
+
+    async def _one(self, number: int, begin: partial[Awaitable[Any]]) -> _Ended:
+        scope = self._flow.branch(self._scope, self._named, f"{self._named}.{number}", self._group)
+        scope.patches = self._scope.inherited()
+        try:
+            value = await self._flow.inside(scope, _begun(begin))
+        except asyncio.CancelledError:
+            raise
+        except (Exception, SystemExit) as error:
+            return _Ended(error=error)
+        finally:
+            self._last_us = max(self._last_us, scope.last_us)
+        return _Ended(value)
+
+
+async def _begun(begin: partial[Awaitable[Any]]) -> Any:
+    """What the branch returns; a plain function that returns at once is welcome."""
+    returned: object = begin()
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+def _same(work: Awaitable[T]) -> Awaitable[T]:
+    return work
+
+
+async def _wait_all(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Wait until all have ended, however often this is cancelled meanwhile."""
+    while any(not task.done() for task in tasks):
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError:
+            continue
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()
+
+
+def _close(left: Iterable[partial[Awaitable[Any]]]) -> None:
+    """Close coroutines that were handed over and never begun; a function of `each` is not called for that."""
+    for begin in left:
+        for value in begin.args:
+            if inspect.iscoroutine(value):
+                value.close()
