@@ -151,6 +151,8 @@ class Settings(msgspec.Struct, frozen=True):
     app: str | None = None
     project: Project = HERE
     is_app_of_project: bool = False
+    app_directory: str | None = None
+    """Where the app is imported from, if that is not the current directory or the project's."""
     answers: str | None = None
     grace_s: float = 30.0
     blocked_s: float | None = None
@@ -259,6 +261,12 @@ def _log_format(log: str) -> str:
     if log not in LOG_FORMATS:
         raise InvalidInput(f"log is {log!r}; write one of {', '.join(LOG_FORMATS)}.")
     return log
+
+
+def state_directory() -> str:
+    """Where this user's programs keep what belongs to the user and this machine, and to no project."""
+    above = VARIABLES.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return os.path.join(above, "onward")
 
 
 class ServerPlace(msgspec.Struct, frozen=True):

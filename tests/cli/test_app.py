@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+from pathlib import Path
+
+import pytest
+
 from tests.cli.shell import Shell
 
 APP = """
@@ -112,6 +117,16 @@ def test_where_a_transform_failed_is_shown_on_request(shell: Shell) -> None:
     assert "in name_the_model" in shell.inside("run", "broken.dot", "--app", "mine:app").err
 
 
+FLOW = """
+import pathlib
+from onward import flow
+
+pathlib.Path("imported").touch()
+
+@flow
+async def build():
+    return 1
+"""
 HELPERS = """
 from onward import Onward
 
@@ -137,8 +152,14 @@ def helped(shell: Shell) -> None:
     assert shell.inside("run", "helped.dot", "--run-id", "helped", "--app", "helpers:app").code == 1
 
 
+def as_another_user(shell: Shell) -> None:
+    """From here on nothing is known of what was executed before."""
+    shell.environment["XDG_STATE_HOME"] = str(shell.directory / "another")
+
+
 def test_the_command_to_continue_a_run_names_the_app_that_it_needs(shell: Shell) -> None:
     helped(shell)
+    as_another_user(shell)
     for command in ("status", "show"):
         given = shell.inside(command, "helped", "--app", "helpers:app").out
         assert "  continue onward resume helped --app helpers:app\n" in given
@@ -149,6 +170,7 @@ def test_the_command_to_continue_a_run_names_the_app_that_it_needs(shell: Shell)
 
 def test_a_resume_without_the_app_names_a_step_that_is_not_finished(shell: Shell) -> None:
     helped(shell)
+    as_another_user(shell)
     assert "node 'b' needs handler 'second'" in shell.inside("resume", "helped").err
 
 
@@ -157,3 +179,66 @@ def test_a_refusal_repeats_the_flags_in_what_it_says_to_type(shell: Shell) -> No
     refused = shell.inside("resume", "nobody", f"--db={shell.db}", "--app", "helpers:app")
     assert f"`onward status --db {shell.db} --app helpers:app` lists" in refused.err
     assert "`onward status` lists" in shell.inside("resume", "nobody").err
+
+
+def test_a_run_keeps_its_app_for_a_resume_from_any_directory(shell: Shell, tmp_path: Path) -> None:
+    """Nothing has to be named again, neither in the project nor elsewhere."""
+    helped(shell)
+    shell.write("helpers.py", HELPERS.replace('raise ValueError("not yet")', "return {}"))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    del shell.environment["ONWARD_DB"]
+    command = f"onward resume helped --db {shell.db}\n"
+    assert command in shell.inside("status", "helped", "--db", shell.db).out
+    done = Shell(elsewhere, shell.db)
+    done.environment = shell.environment
+    resumed = done("resume", "helped")
+    assert resumed.code == 0, resumed.err
+    assert "run helped completed" in resumed.out
+
+
+def test_a_worker_loads_no_app_that_a_run_was_started_with(shell: Shell) -> None:
+    """Code is named by a command line or by onward.toml, and never by a run."""
+    helped(shell)
+    assert shell.inside("resume", "helped", "--queue").code == 0
+    assert shell.inside("worker", "--until-idle").code == 0
+    assert shell.read("helped")["status"] == "queued"
+
+
+def test_an_imported_run_has_no_app(shell: Shell, tmp_path: Path) -> None:
+    helped(shell)
+    shell.inside("export", "helped", "--out", "helped.export")
+    shell.environment["ONWARD_DB"] = str(tmp_path / "other.db")
+    assert shell.inside("import", "helped.export").code == 0
+    assert "node 'b' needs handler 'second'" in shell.inside("resume", "helped").err
+
+
+def test_a_worker_imports_no_file_that_a_run_names(shell: Shell) -> None:
+    """Not even for a run whose row claims to need nothing."""
+    shell.write("site.py", FLOW)
+    assert shell.inside("submit", "site.py:build", "--run-id", "flow").code == 0
+    (shell.directory / "imported").unlink()
+    with sqlite3.connect(shell.db) as db:
+        db.execute("UPDATE run SET needs = ''")
+    db.close()
+    shell("worker", "--until-idle")
+    assert not (shell.directory / "imported").exists()
+
+
+@pytest.mark.parametrize("name", ["lib/helpers.py:app", "lib/helpers.py"])
+def test_an_app_may_be_named_by_its_file(shell: Shell, name: str) -> None:
+    (shell.directory / "lib").mkdir()
+    shell.write("lib/helpers.py", APP)
+    shell.write("shout.dot", SHOUT)
+    assert shell.inside("run", "shout.dot", "--app", name).code == 0
+
+
+def test_a_resume_needs_handlers_only_of_steps_that_can_still_run(shell: Shell) -> None:
+    shell.write("helpers.py", APP)
+    shell.write("onward.toml", 'app = "helpers:app"')
+    graph = "a [type=shout]; b [shape=parallelogram, tool_command=false]; start -> a -> b -> exit"
+    shell.write("g.dot", f"digraph g {{ start [shape=Mdiamond]; exit [shape=Msquare]; {graph} }}")
+    assert shell.inside("run", "g.dot", "--run-id", "late").code == 1
+    shell.write("onward.toml", "")
+    resumed = shell.inside("skip", "late")
+    assert resumed.code == 0, resumed.err

@@ -71,19 +71,15 @@ def test_a_command_line_that_means_nothing_exits_2(shell: Shell, words: tuple[st
         (("run", "typed.dot"), "node 'a' needs handler 'mystery'"),
         (
             ("run", "ok.dot", "--app", "stall"),
-            "--app 'stall' names no app; write MODULE:NAME, as in stall:app.",
+            "--app 'stall' names no app; write MODULE:NAME or a file, as in stall:app or stall.py.",
         ),
         (
-            ("run", "ok.dot", "--app", "stall.py"),
-            "--app 'stall.py' names no app; write MODULE:NAME, as in stall:app.",
+            ("run", "ok.dot", "--app", "lib/stall.py:ap"),
+            "there is no file",
         ),
         (
-            ("run", "ok.dot", "--app", "stall.py:app"),
-            "'stall.py' is a file; write its module, as in stall:app.",
-        ),
-        (
-            ("run", "ok.dot", "--app", "lib/stall.py:app"),
-            "'lib/stall.py' is a file; write its module, as in lib.stall:app.",
+            ("run", "ok.dot", "--app", "lib/stall:app"),
+            "write MODULE:NAME or a file, as in shop:app or shop.py.",
         ),
         (
             ("run", "ok.dot", "--app", "stall:ap"),

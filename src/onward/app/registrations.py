@@ -11,6 +11,7 @@ import asyncio
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
@@ -359,10 +360,12 @@ class AppWithStore(AppRegistrations):
         around: Around | None = None,
         watched: Callable[[Store], Store] = lambda store: store,
         show: ShowLine | None = None,
+        loads_flows: bool = True,
     ) -> Engine:
         """The engine of this app; the first call opens the store.
 
         `around` and `watched` wrap handlers and the store, to watch them; `show` gets what commands print.
+        `loads_flows`: the flow of a run may be loaded from the file that the run names; workers never do.
         """
         async with self._opening:
             if self._engine is None:
@@ -378,7 +381,7 @@ class AppWithStore(AppRegistrations):
                         observe=observe,
                         around=around,
                         show=show,
-                        find=self._find_flow,
+                        find=partial(self._find_flow, loads=loads_flows),
                     ),
                     tool_env=tool_env,
                     runs=self.runs_directory,
@@ -396,7 +399,7 @@ class AppWithStore(AppRegistrations):
         if self._engine is not None:
             self._engine.serve(flow.kind, self.handlers[flow.kind])
 
-    def _find_flow(self, kind: str, path: str | None) -> Handler | None:
+    def _find_flow(self, kind: str, path: str | None, *, loads: bool) -> Handler | None:
         """The handler of a flow that was not added: it is defined in this process, or in the run's file."""
         if not is_flow_kind(kind):
             return None
@@ -404,7 +407,7 @@ class AppWithStore(AppRegistrations):
         from onward.flows.load import flow_at
 
         flow, place = known_flow(kind), flow_place(path)
-        if flow is None and place is not None:
+        if flow is None and place is not None and loads:
             flow = flow_at(place)
         if flow is None or flow.kind != kind:
             return None

@@ -19,6 +19,7 @@ from onward.config import (
     ADDRESS,
     CONFIG_FILE,
     DIRECTORY,
+    Project,
     ServerPlace,
     Settings,
     chosen_token,
@@ -97,9 +98,9 @@ def app_of(settings: Settings) -> Onward:
 
 def loaded_app(settings: Settings, name: str) -> Onward:
     """The app that the settings name; what the project's file names is meant from the project's directory."""
-    if not settings.is_app_of_project or not settings.project.directory:
+    project = settings.project if settings.is_app_of_project else Project(settings.app_directory or "")
+    if not project.directory:
         return load_app(name, os.getcwd())
-    project = settings.project
     app = load_app(name, project.directory)
     app.store = place_in(project, app.store) if isinstance(app.store, str) else app.store
     app.runs = None if app.runs is None else project.path(app.runs)
@@ -107,7 +108,7 @@ def loaded_app(settings: Settings, name: str) -> Onward:
 
 
 def load_app(name: str, directory: str) -> Onward:
-    """The app `package.module:name`, imported from a directory or an installed package.
+    """The app `package.module:name`, imported from a directory or an installed package, or `site.py:name`.
 
     `site.py` is the app in that file, or one without handlers; either serves all flows of the file.
     """
@@ -115,15 +116,15 @@ def load_app(name: str, directory: str) -> Onward:
         from onward.cli.flow_files import app_in_file
 
         return app_in_file(os.path.join(directory, name))
-    module_name, colon, attribute = name.partition(":")
-    module_path = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
-    if not colon or not module_name or not attribute:
-        example = f"{module_path or 'shop'}:{attribute or 'app'}"
-        raise InvalidInput(f"--app {name!r} names no app; write MODULE:NAME, as in {example}.")
-    if module_path != module_name:
-        raise InvalidInput(
-            f"--app {name}: {module_name!r} is a file; write its module, as in {module_path}:{attribute}."
-        )
+    module_name, colon, attribute = name.rpartition(":")
+    if module_name.endswith(".py") and attribute:
+        from onward.flows.load import load_file
+
+        return _app_in(load_file(os.path.join(directory, module_name)), attribute, name)
+    if not colon or not module_name or not attribute or "/" in module_name:
+        is_word = attribute.isidentifier()
+        example = f"{attribute}:app or {attribute}.py" if is_word and not colon else "shop:app or shop.py"
+        raise InvalidInput(f"--app {name!r} names no app; write MODULE:NAME or a file, as in {example}.")
     if directory not in sys.path:
         sys.path.insert(0, directory)
     try:

@@ -37,7 +37,9 @@ class Common:
     json: Annotated[bool, Parameter(help="Print JSON with stable names.")] = False
     app: Annotated[
         str | None,
-        Parameter(help="The app with your handlers, package.module:name (ONWARD_APP; onward.toml)."),
+        Parameter(
+            help="The app with your handlers: module:name, shop.py:name or shop.py (ONWARD_APP; onward.toml)."
+        ),
     ] = None
 
     server: Annotated[

@@ -7,7 +7,7 @@ anything is written. Quick commands import this: it knows nothing of the run loo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from onward.clock import Clock
 from onward.engine.child import ManagedRuns, is_steering
@@ -109,15 +109,18 @@ class Serving(DefinitionCache):
         definition: Definition,
         simulation: Simulation | None,
         interviewer: Interviewer | None = None,
-        finished: Collection[str] = (),
+        ahead: Sequence[str] | None = None,
         path: str | None = None,
     ) -> Mapping[str, Handler]:
         """The handlers that serve a run; refuses before anything begins if one is missing.
 
-        The refusal names a node that has not `finished`, if it can. `path` is where its pipeline is.
+        `ahead` are the nodes that can still run, the nearest first; without it, all of them. `path` is where
+        the run's pipeline is.
         """
         handlers = self._with_simulated(definition, simulation)
-        for kind in definition.handlers:
+        kinds = definition.handler_kinds
+        needed = kinds if ahead is None else {name: kinds[name] for name in ahead if name in kinds}
+        for kind in dict.fromkeys(needed.values()):
             if kind not in handlers and (found := self._find(kind, path)) is not None:
                 handlers = {**handlers, kind: found}
         if MANAGER in definition.handlers and MANAGER not in handlers:
@@ -126,14 +129,13 @@ class Serving(DefinitionCache):
             agent = handlers.get(AGENT)
             handlers = {**handlers, MANAGER: Overseer(self._runs, self._clock, agent, interviewer)}
             for node in definition.managers:
-                if agent is None and is_steering(node):
+                if agent is None and node.id in needed and is_steering(node):
                     raise NoProvider(node.id)
-        if any(kind not in handlers for kind in definition.handlers):
-            unserved = [node for node, kind in definition.handler_kinds.items() if kind not in handlers]
-            node_id = min(unserved, key=lambda node: node in finished)
-            raise _missing(definition.graph.nodes[node_id], definition.handler_kinds[node_id], handlers)
-        checking = {kind for kind in definition.handlers if hasattr(handlers[kind], "check_node")}
-        for node_id, kind in definition.handler_kinds.items() if checking else ():
+        for node_id, kind in needed.items():
+            if kind not in handlers:
+                raise _missing(definition.graph.nodes[node_id], kind, handlers)
+        checking = {kind for kind in needed.values() if hasattr(handlers[kind], "check_node")}
+        for node_id, kind in needed.items() if checking else ():
             handler = handlers[kind]
             if isinstance(handler, ChecksNodes):
                 handler.check_node(definition.graph.nodes[node_id])

@@ -32,6 +32,7 @@ from onward.handlers.port import Handler
 from onward.machine.catalogue import RUNNING
 from onward.machine.decide.requests import HolderView, decide_claim
 from onward.machine.definition import Definition
+from onward.machine.path import nodes_ahead
 from onward.machine.plan.action import Action, Execute, Merge, Restart, Sleep, Wait
 from onward.machine.plan.branch import restarted
 from onward.machine.plan.results import ActionResult, SuccessorCreated, WaitTooLong
@@ -292,8 +293,9 @@ class Runner(msgspec.Struct, frozen=True):
     async def served(self, run: Run, interviewer: Interviewer | None = None) -> ServedPipeline:
         """What executing a run needs: its stored definition, and handlers."""
         definition = self.serving.definition(await self.sources.stored(run))
+        ahead = nodes_ahead(definition.graph, run)
         return ServedPipeline(
-            definition, self.serving.handlers_for(definition, run.simulation, interviewer, path=run.path)
+            definition, self.serving.handlers_for(definition, run.simulation, interviewer, ahead, run.path)
         )
 
     async def run(

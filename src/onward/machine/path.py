@@ -1,8 +1,8 @@
-"""The way a run is likely to take from a node to its end.
+"""Where a run can still go: the way it is likely to take, and every node that it may come to.
 
-It is where a run goes if every step succeeds, and every question gets its default or first answer. It is
-computed once, when the run is created or its definition changes, and kept in its log: so a list of runs can
-say "8 of 14 steps" without any pipeline. A run that takes another way shows what it did.
+The likely way is where a run goes if every step succeeds, and every question gets its default or first
+answer. It is computed once, when the run is created or its definition changes, and kept in its log: so a list
+of runs can say "8 of 14 steps" without any pipeline. A run that takes another way shows what it did.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any
 from onward.machine.definition import GATE, Definition
 from onward.model.context import FrozenMap, as_seen
 from onward.model.events import StepStatus
+from onward.model.run import Run
 from onward.pipeline.branches import PARALLEL
 from onward.pipeline.edges import rank, select_edge
-from onward.pipeline.graph import Edge
+from onward.pipeline.graph import Edge, Graph, Node
 
 PLANNED_MAX = 200
 """How many nodes of a likely way are kept."""
@@ -64,3 +65,31 @@ def _likely_edge(
         return chosen.edge
     ahead = [edge for edge in edges if edge.target not in path]
     return min(ahead, key=rank) if ahead else None
+
+
+def nodes_ahead(graph: Graph, run: Run, from_node: str | None = None) -> tuple[str, ...]:
+    """Every node that the run may still execute, the nearest first; `from_node`: a person sends it there.
+
+    It goes where edges lead, and where a failure or a goal that was missed jumps to.
+    """
+    places = [from_node, *(step.node for step in run.open_steps.values())]
+    places += [branch.next_node for branch in run.branches.values()]
+    places += [parallel.join for parallel in run.parallels.values()]
+    visited = (graph.nodes[name] for name in run.outcomes if name in graph.nodes)
+    owners: list[Node | Graph] = [graph, *(node for node in visited if node.goal_gate)]
+    ahead = dict.fromkeys(place for place in places if place in graph.nodes)
+    jumps = [target for owner in owners for target in _jumps(owner) if target in graph.nodes]
+    stack = [*ahead, *(jumps if ahead else ())]
+    found: dict[str, None] = {}
+    for name in stack:  # it grows while it is read
+        if name in found:
+            continue
+        found[name] = None
+        node = graph.nodes[name]
+        stack += [edge.target for edge in graph.outgoing(name)]
+        stack += [target for target in _jumps(node) if target in graph.nodes]
+    return tuple(found)
+
+
+def _jumps(owner: Node | Graph) -> tuple[str, str]:
+    return owner.retry_target, owner.fallback_retry_target

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onward.cli.kept_apps import keep_app, with_kept_app
 from onward.cli.operations import app_of, check_there, courier_of
 from onward.cli.options import Common
 from onward.cli.output import UNFINISHED, Output, exit_of
@@ -29,7 +30,7 @@ from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.machine.decide.requests import decision
 from onward.machine.reasons import SIGNAL
-from onward.model.events import Event
+from onward.model.events import Event, RunClaimed
 from onward.model.gate import Answer
 from onward.model.ids import called
 from onward.model.run import Gate, Run
@@ -108,11 +109,16 @@ async def foreground(
     *,
     makes_database: bool = False,
     verbose: bool = False,
+    run: str | None = None,
 ) -> AsyncIterator[Foreground]:
-    """Everything opened, signals heard; closed and deaf again afterwards."""
+    """Everything opened, signals heard; closed and deaf again afterwards.
+
+    `run` is the run to continue, if there is one: its app is found again.
+    """
     settings = load_settings(
         db=common.db, app=common.app, answers=answers, runs=common.runs, files=common.files
     )
+    settings = with_kept_app(settings, run)
     app, stop, progress = app_of(settings), StopSwitch(settings.grace_s), make_progress(out)
     out.redactor = app.redactor
     interviewer = _interviewer(app, settings.answers, out, stop)
@@ -120,14 +126,19 @@ async def foreground(
         check_there(app.store)
     progress.narrator.is_verbose = verbose
     courier: Courier | None = None
+    kept = None if settings.is_app_of_project or not isinstance(app.store, str) else settings.app
+    directory = settings.app_directory or os.getcwd()
 
     def observe(run: Run, events: Sequence[Event]) -> None:
         progress.observe(run, events)
+        if kept is not None and any(isinstance(event, RunClaimed) for event in events):
+            assert isinstance(app.store, str)
+            keep_app(run.id, app.store, kept, directory)
         if courier is not None:
             courier.observe(run, events)
 
     engine = await app.engine(
-        observe=progress.observe if settings.notify is None else observe,
+        observe=progress.observe if settings.notify is None and kept is None else observe,
         tool_env=settings.tool_env,
         warn=out.note,
         show=progress.show if verbose else None,

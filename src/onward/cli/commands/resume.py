@@ -126,7 +126,7 @@ async def resume(
                 tell_preview(await server.operations.decide.preview_resume(asking), out)
                 return FINE
             return await remote.resume(server, asking)
-    async with foreground(common, out, going.answers, verbose=going.verbose) as desk:
+    async with foreground(common, out, going.answers, verbose=going.verbose, run=run) as desk:
         if dry_run:
             tell_preview(await desk.operations.decide.preview_resume(asking), out)
             return FINE
@@ -297,7 +297,7 @@ async def answer(
     async with remote.desk_of(common, out) as server:
         if server is not None:
             return await remote.answer(server, asking)
-    async with foreground(common, out, answers, verbose=verbose) as desk:
+    async with foreground(common, out, answers, verbose=verbose, run=run) as desk:
         if choice is None and verdict is None and not text:
             asked = await desk.execution.ask(asking)
             if asked is None:

@@ -201,7 +201,7 @@ async def replay(
         accept_changes=accept_changes,
         original=original,
     )
-    async with foreground(common, out, answers, verbose=verbose) as desk:
+    async with foreground(common, out, answers, verbose=verbose, run=run) as desk:
         forked = await desk.operations.start.fork_run(asking)
         child, parent = forked["id"], forked["parent"]
         assert parent is not None  # a fork has one

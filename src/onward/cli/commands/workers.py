@@ -88,14 +88,18 @@ class Watch:
     async def engine(self, app: Onward, tool_env: tuple[str, ...], also: Observer = ignore) -> Engine:
         """The app's engine, with what watches it around it; `also` is another observer."""
         if self._address is None and not self._is_logging:
-            return await app.engine(tool_env=tool_env, observe=also)
+            return await app.engine(tool_env=tool_env, observe=also, loads_flows=False)
 
         def observe(run: Run, events: Sequence[Event]) -> None:
             self._observe(run, events)
             also(run, events)
 
         engine = await app.engine(
-            tool_env=tool_env, observe=observe, around=self._around, watched=self._watched
+            tool_env=tool_env,
+            observe=observe,
+            around=self._around,
+            watched=self._watched,
+            loads_flows=False,
         )
         self.metrics.calls.streams.follow(lambda: engine.flusher.streams)
         self.metrics.calls.waiting.follow(lambda: engine.waiting.number)

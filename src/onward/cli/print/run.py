@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onward.cli.kept_apps import has_kept_app
 from onward.cli.options import Common
 from onward.cli.output import age, clean, count, local_time, one_line, table
 from onward.config import load_settings
@@ -81,6 +82,8 @@ def next_command(run: Mapping[str, Any], common: Common, *, answer: Sequence[str
     command = _next_command(run, common, answer)
     is_served = common.app or all(kind in BUILT_IN for kind in run["handlers"])
     if command is None or is_served or load_settings().app is not None:
+        return command
+    if has_kept_app(load_settings(db=common.db), run["id"]):
         return command
     return f"{command} --app PACKAGE.MODULE:APP"
 

@@ -30,6 +30,7 @@ from onward.errors import InvalidInput, Refused, StaleHistory
 from onward.machine.decide.requests import HolderView, decide_claim
 from onward.machine.decide.resume import check_resumable, decide_resume, pipeline_changed, repeat_notice
 from onward.machine.definition import Definition
+from onward.machine.path import nodes_ahead
 from onward.machine.plan.action import Action
 from onward.machine.plan.planner import advance
 from onward.model.context import check_given, copied
@@ -232,7 +233,7 @@ class Resuming(msgspec.Struct, frozen=True):
                 definition,
                 known.run.simulation,
                 resume.interviewer,
-                known.run.outcomes.keys(),
+                nodes_ahead(definition.graph, known.run, resume.from_node),
                 known.run.path,
             )
             if executes
