@@ -98,6 +98,12 @@ TABLE: list[tuple[str, list[ChatRun], SeenMessage, Action]] = [
     ("a gate is the reply", [WAITING], CONTINUE, ShowGate(WAITING)),
     ("a gate is the reply to resume, too", [WAITING], RESUME, ShowGate(WAITING)),
     ("the label of a choice answers", [WAITING], SeenMessage("calm"), AnswerAtGate(WAITING, GATE)),
+    (
+        "whoever may not answer is shown the question",
+        [WAITING],
+        SeenMessage("calm", may_answer=False),
+        ShowGate(WAITING),
+    ),
     ("the key of a choice answers", [WAITING], SeenMessage(" b "), AnswerAtGate(WAITING, GATE)),
     ("any words answer a gate for words", [ASKING], SeenMessage("because"), AnswerAtGate(ASKING, WORDS)),
     ("of two gates none is guessed", [TWO_GATES], SeenMessage("calm"), ShowGate(TWO_GATES)),

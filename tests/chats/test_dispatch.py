@@ -216,6 +216,8 @@ async def test_a_gate_is_the_reply_until_a_message_answers_it(world: World) -> N
     assert waiting.status is RunStatus.WAITING
     asked = await desk.say("how are you?")
     assert (asked.outcome, asked.run_id) == (IntakeOutcome.GATE, begun.run_id)
+    refused = await desk.say("calm", by="bob", may_answer=False)
+    assert (refused.outcome, refused.run_id) == (IntakeOutcome.GATE, begun.run_id)
     answered = await desk.say("calm", by="ann")
     assert (answered.outcome, answered.run_id) == (IntakeOutcome.ANSWERED, begun.run_id)
     (ended,) = await desk.work()

@@ -57,13 +57,14 @@ class SeenMessage(msgspec.Struct, frozen=True):
     """A message: what it says, and what is said about it.
 
     `has_waited`: it was queued behind a run, so it was said before that run stopped. `instead_of` is the run
-    that it starts anew, because that was not worth a resume.
+    that it starts anew, because that was not worth a resume. `may_answer`: its sender may answer gates.
     """
 
     text: str
     wish: Wish = Wish.NONE
     has_waited: bool = False
     instead_of: str = ""
+    may_answer: bool = True
 
 
 class StartRun(msgspec.Struct, frozen=True):
@@ -184,7 +185,7 @@ def _under_way(run: ChatRun, said: SeenMessage) -> Action:
     is_resume = said.wish is Wish.RESUME
     found = None if is_resume else _answered(run, said.text)
     if found is not None:
-        return AnswerAtGate(run, found)
+        return AnswerAtGate(run, found) if said.may_answer else ShowGate(run)
     if run.status is RunStatus.WAITING:
         return ShowGate(run)
     if is_resume:

@@ -39,7 +39,8 @@ from onward.store.port.messages import Intakes
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message, and what is said about it. Under the same `key` of the same sender it is sent once.
 
-    `project`, `pipeline` and `workdir` are those of the run that it may start.
+    `project`, `pipeline` and `workdir` are those of the run that it may start. One that may not answer a
+    gate is told the question instead.
     """
 
     chat: str
@@ -50,6 +51,7 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
     project: str | None = None
     pipeline: str | None = None
     workdir: str | None = None
+    may_answer: bool = True
 
 
 class Inbox(msgspec.Struct, frozen=True):
@@ -79,7 +81,7 @@ class Inbox(msgspec.Struct, frozen=True):
             behind="",
             outcome=None,
             run_id="",
-            reading="",
+            reading="" if sent.may_answer else chats.write_reading(chats.CANNOT_ANSWER),
             notice="",
             at_us=message.begun_at_us,
             done_at_us=None,
@@ -126,10 +128,12 @@ def _check(sent: NewMessage) -> None:
 
 
 def _hash(sent: NewMessage) -> str:
-    """What a key stands for. Where the work is to be done is not part of it: whoever sends a message again
-    may be elsewhere."""
+    """What a key stands for. Where the work is to be done is not part of it, nor what the sender may do:
+    whoever sends a message again may be elsewhere, or have other rights by then."""
     asked = {
-        name: value for name, value in msgspec.structs.asdict(sent).items() if name not in ("key", "workdir")
+        name: value
+        for name, value in msgspec.structs.asdict(sent).items()
+        if name not in ("key", "workdir", "may_answer")
     }
     return content_hash(msgspec.json.encode(asked, order="sorted"))
 
@@ -277,7 +281,11 @@ class Dispatcher(msgspec.Struct, frozen=True):
             return False
         text = chats.text_of(await self.engine.store.messages.content(intake.message) or ())
         said = decisions.SeenMessage(
-            text, intake.wish, has_waited=bool(intake.behind), instead_of=reading.instead_of
+            text,
+            intake.wish,
+            has_waited=bool(intake.behind),
+            instead_of=reading.instead_of,
+            may_answer=reading.may_answer,
         )
         return await self._do(decisions.decide(seen.runs, said), intake, seen)
 
@@ -431,7 +439,7 @@ class Dispatcher(msgspec.Struct, frozen=True):
 
     async def _note(self, intake: chats.Intake, reading: chats.MessageReading, *, behind: str) -> bool:
         return await self.engine.store.intakes.note(
-            intake.message, seen=intake.reading, behind=behind, reading=chats.write_reading(reading)
+            intake.message, seen=intake.reading, behind=behind, reading=chats.noted(intake.reading, reading)
         )
 
     async def _settle(

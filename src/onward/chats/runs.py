@@ -224,7 +224,7 @@ class RunStarting(msgspec.Struct, frozen=True):
             seen=intake.reading,
             turn=seen.turn,
             run_id=chats.run_of_message(intake.message, intake.at_us),
-            reading=chats.write_reading(replace(reading, planned_agents=agents)),
+            reading=chats.noted(intake.reading, replace(reading, planned_agents=agents)),
         )
 
     async def check(self, intake: chats.Intake) -> None:
@@ -377,7 +377,7 @@ class RunStarting(msgspec.Struct, frozen=True):
             intake.message,
             seen=intake.reading,
             behind=run_id,
-            reading=chats.write_reading(replace(noted, asked=run_id)),
+            reading=chats.noted(intake.reading, replace(noted, asked=run_id)),
         )
 
     async def _has_files(self, intake: chats.Intake) -> bool:

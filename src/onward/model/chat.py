@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from blake3 import blake3
+from msgspec.structs import replace
 
 from onward.errors import StoreCorrupt
 from onward.model.ids import derived_run_id
@@ -252,7 +253,7 @@ class MessageReading(Frozen, frozen=True, kw_only=True):
     `pipeline` and `version` are what its run is of (0: the one that is built in); `planned_agents` are those
     that it may come to. `instead_of` is the run that it starts anew. `asked` is the run in which a model
     reads it. `act` is what is about to be done to a run, noted before: whoever takes the message up after a
-    crash does the same.
+    crash does the same. `may_answer`: it may answer a gate; it is known as soon as the message is stored.
     """
 
     intent: str | None = None
@@ -265,9 +266,11 @@ class MessageReading(Frozen, frozen=True, kw_only=True):
     instead_of: str = ""
     asked: str = ""
     act: Act | None = None
+    may_answer: bool = True
 
 
 NOT_READ = MessageReading()
+CANNOT_ANSWER = MessageReading(may_answer=False)
 _reading_decoder = msgspec.json.Decoder(MessageReading)
 _reading_encoder = msgspec.json.Encoder()
 
@@ -283,6 +286,11 @@ def read_reading(text: str) -> MessageReading:
 def write_reading(reading: MessageReading) -> str:
     """A reading as it is stored."""
     return _reading_encoder.encode(reading).decode()
+
+
+def noted(before: str, reading: MessageReading) -> str:
+    """A reading that takes the place of `before`, as it is stored: who may answer does not change."""
+    return write_reading(replace(reading, may_answer=read_reading(before).may_answer))
 
 
 def inputs_of(reading: MessageReading, text: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ ROLES = (VIEWER, OPERATOR, APPROVER, ADMIN)
 PREFIX = "/api"
 LIMIT, LIMIT_MAX = 50, 200
 """How much a page of a list holds, and may hold."""
-OF_CALLER = frozenset({"by", "key", "if_head"})
+OF_CALLER = frozenset({"by", "key", "if_head", "may_answer"})
 READS = ("GET", "HEAD")
 _IN_PATH = re.compile(r"\{(\w+)\}")
 

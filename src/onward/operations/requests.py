@@ -416,7 +416,8 @@ class SendMessage(Request, frozen=True, kw_only=True):
     What follows depends on the chat: a stopped run is resumed, one under way is steered or waited for, the
     gate of one that waits is answered, or a run of a registered pipeline starts. `fresh` supersedes what is
     there, `resume` continues what stopped whatever the settings say. `project`, `pipeline` (NAME or
-    NAME@VERSION) and `workdir` are those of the run that it may start.
+    NAME@VERSION) and `workdir` are those of the run that it may start. Without `may_answer`, a message that
+    would answer a gate shows the question instead.
     """
 
     chat: str
@@ -428,6 +429,7 @@ class SendMessage(Request, frozen=True, kw_only=True):
     project: str | None = None
     pipeline: str | None = None
     workdir: str | None = None
+    may_answer: bool = True
 
 
 class ListChats(Request, frozen=True, kw_only=True):

@@ -18,10 +18,10 @@ from starlette.responses import Response
 from onward.errors import InvalidInput, RunNotFound
 from onward.model.ids import EXACT, RUN_ID_OWN, caller_key
 from onward.operations.answers import answering
-from onward.operations.http import LIMIT, LIMIT_MAX, ROUTES, Route, route_of
+from onward.operations.http import APPROVER, LIMIT, LIMIT_MAX, ROUTES, Route, route_of
 from onward.operations.requests import GetRun, Request
 from onward.server.body import read_body
-from onward.server.place import Asked, Place, check_role
+from onward.server.place import Asked, Place, check_role, has_role
 from onward.server.problems import Problem
 from onward.server.wait import Waits, wait_of
 
@@ -76,6 +76,8 @@ def of_caller(asked: Asked, request: type[Request], among: frozenset[str]) -> di
         found["by"] = asked.by
     if "key" in among:
         found["key"] = key_of(asked)
+    if "may_answer" in among:  # else a message would decide what its sender may not
+        found["may_answer"] = has_role(asked.who, APPROVER)
     head = head_of(asked)
     if "if_head" in among:
         found["if_head"] = head

@@ -258,6 +258,7 @@ def intake_values(intake: Intake) -> dict[str, Any]:
         "project": intake.project,
         "pipeline": intake.pipeline,
         "workdir": intake.workdir,
+        "reading": intake.reading,
         "at_us": intake.at_us,
     }
 

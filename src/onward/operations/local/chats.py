@@ -223,6 +223,7 @@ class LocalChats(msgspec.Struct, frozen=True):
             project=request.project,
             pipeline=request.pipeline,
             workdir=request.workdir,
+            may_answer=request.may_answer,
         )
         dispatcher = Dispatcher(self.engine, self.clock, self.settings)
         intake, is_repeat = await dispatcher.send(sent)

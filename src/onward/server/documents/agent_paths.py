@@ -21,7 +21,7 @@ from onward.operations.requests import (
 from onward.server.api import decide, key_of, look
 from onward.server.documents import agents
 from onward.server.documents.paths import Given, Nothing, body_of, parameters_of, reply
-from onward.server.place import Place
+from onward.server.place import Place, has_role
 from onward.server.problems import Problem, problem_reply
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ async def say(asked: Asked) -> Response:
         resume=given.resume,
         project=given.project,
         pipeline=given.pipeline,
+        may_answer=has_role(asked.who, APPROVER),
     )
     sent: MessageSent = await decide(asked, "chats.send_message", request, subject=given.chat_id)
     kind = agents.REFUSED.get(sent["outcome"])

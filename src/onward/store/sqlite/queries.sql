@@ -1064,7 +1064,7 @@ LIMIT :limit;
 INSERT INTO intake (
     message, chat, body_hash, said_by, wish, project, pipeline, workdir, state, behind, outcome, run_id, reading, notice, at_us
 )
-VALUES (:message, :chat, :body_hash, :said_by, :wish, :project, :pipeline, :workdir, 'pending', '', '', '', '', '', :at_us)
+VALUES (:message, :chat, :body_hash, :said_by, :wish, :project, :pipeline, :workdir, 'pending', '', '', '', :reading, '', :at_us)
 ON CONFLICT (message) DO NOTHING;
 
 -- intake_get --
