@@ -418,3 +418,23 @@ async def test_whoever_waits_for_a_run_is_told_when_it_has_settled(server: Follo
     assert await waiting
     assert await hub.settled("story", within_s=0.01)
     assert await hub.settled("nothing", within_s=0.01)
+
+
+async def test_a_reply_that_is_asked_to_wait_comes_when_the_run_stands_still(server: Following) -> None:
+    draft = await held(server.store, "story")
+    path, headers = "/api/runs/story", {"Prefer": "wait=30"}
+    waiting = [asyncio.create_task(server.door.get(path, headers=headers)) for _ in range(5)]
+    await until(lambda: server.hub.watched == 1)  # they share one look
+    await requested(server.store, draft, RunCancelled(reason="user", by="tests"))
+    for reply in await asyncio.gather(*waiting):
+        assert (reply.status, reply.json["status"]) == (200, "cancelled")
+        assert reply.header("preference-applied") == "wait"
+    assert server.hub.watched == 0
+
+
+async def test_a_reply_that_waits_comes_when_the_server_drains(server: Following) -> None:
+    await held(server.store, "story")
+    waiting = asyncio.create_task(server.door.get("/api/runs/story", headers={"Prefer": "wait=30"}))
+    await until(lambda: server.hub.watched == 1)
+    server.door.context.life.draining.set()
+    assert (await waiting).json["status"] == "running"

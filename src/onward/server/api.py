@@ -23,7 +23,7 @@ from onward.operations.requests import GetRun, Request
 from onward.server.body import read_body
 from onward.server.place import Asked, Place, check_role, has_role
 from onward.server.problems import Problem
-from onward.server.wait import Waits, wait_of
+from onward.server.wait import until_still, wait_of
 
 if TYPE_CHECKING:
     from onward.operations.protocol import Operations
@@ -145,7 +145,7 @@ class ApiPlace:
         seconds = wait_of(asked.http.headers.get("prefer")) if route.waits else None
         if route.is_read:
             if seconds is not None:
-                await _until_still(asked, in_path["run"], seconds)
+                await until_still(asked.context, in_path["run"], seconds)
             return waited(await asked.context.reader.read(lambda ops: self._looked(ops, request)), seconds)
         reply = await decide(asked, route.asks, request, subject=subject)
         if seconds is not None:
@@ -157,7 +157,7 @@ class ApiPlace:
         run = reply if "head" in reply else reply.get("run")
         if run is None:
             return reply
-        await _until_still(asked, run["id"], seconds)
+        await until_still(asked.context, run["id"], seconds)
         now = await look(asked, "look.get_run", GetRun(run=EXACT + run["id"]))
         return {**reply, **now} if run is reply else {**reply, "run": {**run, **now}}
 
@@ -238,12 +238,6 @@ class ApiPlace:
             return msgspec.json.encode({PAGES[asks]: found, "cursor": cursor})
 
         return Response(await asked.context.reader.read(read), 200, media_type=JSON)
-
-
-async def _until_still(asked: Asked, run: str, seconds: int) -> None:
-    extra = asked.context.extra
-    waits: Waits = extra.setdefault("waits", Waits(asked.context))
-    await waits.until_still(run, seconds)
 
 
 def waited(response: Response, seconds: int | None) -> Response:

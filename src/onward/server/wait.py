@@ -1,6 +1,6 @@
 """`Prefer: wait=10`: a reply that comes when the run stands still, or when the time is over.
 
-All who wait share one look at the heads of their runs. What was asked is committed before the wait begins.
+What was asked is committed before the wait begins. All who wait share the looks of the hub.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ import re
 from typing import TYPE_CHECKING
 
 from onward.errors import InvalidInput, OnwardError
-from onward.model.run import RunStatus
 
 if TYPE_CHECKING:
     from onward.server.context import Context
+    from onward.server.feeds.streams import Streams
 
 WAIT_S_MAX = 30
-LOOK_S = 0.1
-UNDER_WAY = (RunStatus.QUEUED, RunStatus.RUNNING)
 _WAIT = re.compile(r"wait=([0-9]{1,3})")
 log = logging.getLogger("onward.server")
 
@@ -35,45 +33,24 @@ def wait_of(prefer: str | None) -> int | None:
     return None
 
 
-class Waits:
-    """Waits for runs to stand still."""
+async def until_still(context: Context, run: str, seconds: float) -> None:
+    """Return when the run is neither queued nor running, when time is over, or when the server stops.
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._waiting: dict[str, list[asyncio.Event]] = {}
-        self._looking: asyncio.Task[None] | None = None
-        self._news = asyncio.Event()
-
-    async def until_still(self, run: str, seconds: float) -> None:
-        """Return when the run is neither queued nor running, when time is over, or when the server stops."""
-        woken = asyncio.Event()
-        self._waiting.setdefault(run, []).append(woken)
-        self._news.set()
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look(), name="onward waits")
-        try:
-            await self._context.clock.wait_s(seconds, woken)
-        finally:
-            left = self._waiting[run]
-            left.remove(woken)
-            if not left:
-                del self._waiting[run]
-            self._news.set()
-
-    async def _look(self) -> None:
-        """Look at all runs that somebody waits for, until nobody does."""
-        draining = self._context.life.draining
-        while self._waiting:
-            asked = tuple(self._waiting)
-            try:
-                heads = await self._context.store.runs.heads(asked)
-            except OnwardError as error:
-                log.warning("runs that somebody waits for could not be looked at: %s", error)
-                heads = None
-            for run in asked:
-                is_still = heads is not None and (run not in heads or heads[run].status not in UNDER_WAY)
-                if is_still or draining.is_set():
-                    for woken in self._waiting.get(run, ()):
-                        woken.set()
-            self._news.clear()
-            await self._context.clock.wait_s(LOOK_S, self._news)
+    A server without streams has nothing that looks for changes, and does not wait.
+    """
+    streams: Streams | None = context.extra.get("streams")
+    if streams is None:
+        return
+    waits = [
+        asyncio.ensure_future(streams.hub.settled(run, within_s=seconds)),
+        asyncio.ensure_future(context.life.draining.wait()),
+    ]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waits:
+            one.cancel()
+        ended = await asyncio.gather(*waits, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, OnwardError):
+            log.warning("run %s, which somebody waits for, could not be looked at: %s", run, error)
