@@ -15,6 +15,14 @@ session_created session_completed session_paused session_failed
 fork_from_checkpoint fork_diverges cli_status cli_resume cli_resume_invalid cli_replay
 """
 
+FILE_OF_DOCUMENT_004 = "test_workflow_recovery.py"
+UNITS_OF_DOCUMENT_004 = """
+recover_in_progress_marks_failed recover_blocked_restores_approval recover_pending_unchanged
+recover_no_active_workflows resume_validates_failed_status resume_validates_checkpoint_exists
+resume_validates_worktree_available resume_transitions_to_in_progress resume_emits_started_event
+valid_transitions_includes_failed_to_in_progress
+"""
+
 
 def test_every_row_that_was_shown_still_is_and_every_name_is_a_row() -> None:
     assert faults(read_rows(), named_in_tests()) == []
@@ -54,3 +62,13 @@ def test_the_tests_that_document_003_lists_exist_under_their_names() -> None:
     sources = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").glob("test_*.py"))]
     found = {name for source in sources for name in re.findall(r"def test_(\w+)\(", source)}
     assert set(OF_DOCUMENT_003.split()) <= found
+
+
+def test_the_tests_that_document_004_lists_exist_under_their_names() -> None:
+    """S4-30, S4-31."""
+    unit, integration = (
+        set(re.findall(r"def test_(\w+)\(", (ROOT / "tests" / kind / FILE_OF_DOCUMENT_004).read_text()))
+        for kind in ("unit", "integration")
+    )
+    assert set(UNITS_OF_DOCUMENT_004.split()) <= unit
+    assert {"recovery_on_startup", "resume_endpoint"} <= integration

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.server.documents import agent_paths, pipeline_paths, workflow_paths
+from onward.server.documents import agent_paths, pipeline_paths, sockets, workflow_paths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,5 +15,5 @@ if TYPE_CHECKING:
 
 def places(context: Context) -> Sequence[Mounted]:
     """Every path of documents 000, 002, 003 and 004."""
-    rooms = agent_paths, pipeline_paths, workflow_paths
+    rooms = agent_paths, pipeline_paths, workflow_paths, sockets
     return [place for room in rooms for place in room.places(context)]

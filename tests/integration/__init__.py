@@ -1,0 +1,1 @@
+"""Whole stories with real servers, through the paths of the documents."""
