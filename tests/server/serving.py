@@ -96,7 +96,8 @@ def token_file(shell: Shell) -> Path:
     """Where the token of this machine is."""
     if "://" in shell.db:
         return shell.directory / ".onward" / "token"
-    return Path(f"{shell.db}-token")
+    place = shell.directory / shell.db
+    return place.parent / "token" if place.parent.name == ".onward" else Path(f"{place}-token")
 
 
 def start(shell: Shell, *words: str) -> Serving:

@@ -1,0 +1,51 @@
+"""The page about the server is true: its lines work as they are printed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from onward.server.settings import ServeSettings
+from tests.cli.shell import Shell
+from tests.server.serving import serving
+
+PAGE = (Path(__file__).parents[2] / "docs/server.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_curl_lines_of_the_page_work_as_printed(shell: Shell) -> None:
+    (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    del shell.environment["ONWARD_DB"]
+    shell.db = ".onward/onward.db"
+    with serving(shell) as server:
+        first, *lines = block.replace(":8765", f":{server.port}").splitlines()
+        assert len(lines) == 5
+        told = [
+            subprocess.run(
+                ["sh", "-c", f"{first}\n{line.replace('curl ', 'curl -sS ', 1)}"],
+                cwd=shell.directory,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            for line in lines
+        ]
+        added, made, waited, events, refused = map(json.loads, told)
+    assert added["name"] == "hello"
+    assert made["run"]["id"] == "first"
+    assert waited["status"] == "completed"
+    assert events["events"][0]["kind"] == "RunCreated"
+    assert (refused["status"], refused["code"]) == (409, "invalid_state")
+
+
+def test_every_setting_is_on_the_page() -> None:
+    rows = " ".join(line for line in PAGE.splitlines() if line.startswith("| `"))
+    unwritten = ("roots", "shell")
+    missing = [
+        name for name in ServeSettings.__struct_fields__ if f"`{name}`" not in rows and name not in unwritten
+    ]
+    assert missing == []
