@@ -127,6 +127,8 @@ def test_a_token_of_the_operators_own_replaces_it(shell: Shell) -> None:
     shell.environment["ONWARD_TOKEN"] = "a-token-of-my-own"
     with serving(shell) as server:
         assert server.get("/api/runs")["runs"] == []
+        assert b"onward_database_up 1" in server.ask("GET", "/metrics").body
+        assert server.ask("GET", "/readyz", token="").body == b"ok\n"
     shell.environment["ONWARD_TOKEN"] = "another-token-of-mine"
     with serving(shell) as server:
         assert server.ask("GET", "/api/runs", token="a-token-of-my-own").status == 401

@@ -20,6 +20,7 @@ from onward.model.ids import EXACT, RUN_ID_OWN, caller_key
 from onward.operations.answers import answering
 from onward.operations.http import APPROVER, LIMIT, LIMIT_MAX, ROUTES, Route, route_of
 from onward.operations.requests import GetRun, Request
+from onward.server.artifact import artifact_reply
 from onward.server.body import read_body
 from onward.server.place import Asked, Place, check_role, has_role
 from onward.server.problems import Problem
@@ -146,6 +147,8 @@ class ApiPlace:
         if route.is_read:
             if seconds is not None:
                 await until_still(asked.context, in_path["run"], seconds)
+            if route.is_bytes:
+                return artifact_reply(await look(asked, route.asks, request), asked.http.headers.get("range"))
             return waited(await asked.context.reader.read(lambda ops: self._looked(ops, request)), seconds)
         reply = await decide(asked, route.asks, request, subject=subject)
         if seconds is not None:

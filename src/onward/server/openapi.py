@@ -80,6 +80,9 @@ def described() -> dict[str, Any]:
 
 
 def _reply(route: Route, reply: dict[str, Any]) -> dict[str, Any]:
+    if route.is_bytes:
+        content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+        return {"description": "The content, as a file to save.", "content": content}
     if route.pages is None:
         return _content(reply)
     page = {

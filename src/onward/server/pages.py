@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from starlette.responses import Response
@@ -15,6 +14,7 @@ from onward.server.place import NOBODY, PAGE, Asked, Mounted, Place
 from onward.server.problems import Problem
 
 if TYPE_CHECKING:
+    from onward.observe.pages import Pages as Figures
     from onward.server.context import Context
     from onward.server.hosts import Hosts
 
@@ -42,8 +42,6 @@ NOT_BUILT = (
     "The API is complete without it: <a href=docs>its description</a> needs a token.</p></html>"
 )
 
-Metrics = Callable[[], Awaitable[str]]
-
 
 def places(context: Context) -> list[Mounted]:
     """The page and its files, the probes, and the descriptions."""
@@ -66,8 +64,10 @@ async def healthz(asked: Asked) -> Response:
 
 async def readyz(asked: Asked) -> Response:
     """Whether it takes work: not while it drains."""
-    life = asked.context.life
+    life, fault_of = asked.context.life, asked.context.extra.get("fault")
     fault = "draining" if life.is_draining else life.fault
+    if not fault and fault_of is not None and fault_of():
+        fault = "the database cannot be reached"  # nobody who asks this needs to know more
     return Response(f"{fault or 'ok'}\n", 503 if fault else 200, media_type=PLAIN)
 
 
@@ -122,10 +122,11 @@ async def favicon(asked: Asked) -> Response:
 
 async def metrics(asked: Asked) -> Response:
     """Figures for Prometheus."""
-    page: Metrics | None = asked.context.extra.get("metrics")
-    if page is None:
+    figures: Figures | None = asked.context.extra.get("metrics")
+    if figures is None:
         raise Problem(404, "not_found", "this server has no figures.")
-    return Response(await page(), 200, media_type="text/plain; version=0.0.4; charset=utf-8")
+    page = await figures.answer("/metrics")
+    return Response(page.body, page.status, media_type=page.content_type)
 
 
 async def openapi(asked: Asked) -> Response:

@@ -99,7 +99,7 @@ async def serve(
     with bound(how) as sock:
         how = msgspec.structs.replace(how, port=sock.getsockname()[1])
         return await _Serving(
-            common, out, how, chosen, Watch(metrics=None, log_format=log_format, out=out)
+            common, out, how, chosen, Watch(metrics=None, log_format=log_format, out=out, is_counting=True)
         ).run(sock)
 
 
@@ -156,6 +156,8 @@ class _Serving:
             ids=SystemIds(),
             settings=self._how,
         )
+        figures = self._watch.pages(engine.store)
+        context.extra["metrics"], context.extra["fault"] = figures, self._watch.fault
         limit_buffers(sock)
         self._hub = await self._begun(engine, operations, place)
         streams = open_streams(context, self._hub)
@@ -166,6 +168,7 @@ class _Serving:
             await recover(operations, None if self._watch.is_logging else self._out.say)
             return await self._lived(context, server, sock, engine, f"{hosts.url} · sign in: {link}")
         finally:
+            await figures.aclose()
             await streams.close()
             await reader.close()
 

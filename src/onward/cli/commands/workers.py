@@ -60,8 +60,11 @@ def speak(out: Output, log_format: str | None) -> bool:
 class Watch:
     """What watches a worker: nothing at all, unless somebody wants metrics or a log for machines."""
 
-    def __init__(self, *, metrics: str | None, log_format: str | None, out: Output) -> None:
-        self._clock = SystemClock()
+    def __init__(
+        self, *, metrics: str | None, log_format: str | None, out: Output, is_counting: bool = False
+    ) -> None:
+        """`is_counting`: count even without an address of its own, because a server shows the figures."""
+        self._clock, self._is_counting = SystemClock(), is_counting
         self._is_logging = speak(out, log_format)  # first, so that what is wrong is told in the right way
         self._address = None if metrics is None else address_of(metrics, METRICS)
         self._out = out
@@ -87,7 +90,7 @@ class Watch:
 
     async def engine(self, app: Onward, tool_env: tuple[str, ...], also: Observer = ignore) -> Engine:
         """The app's engine, with what watches it around it; `also` is another observer."""
-        if self._address is None and not self._is_logging:
+        if self._address is None and not self._is_logging and not self._is_counting:
             return await app.engine(tool_env=tool_env, observe=also, loads_flows=False)
 
         def observe(run: Run, events: Sequence[Event]) -> None:
@@ -114,10 +117,18 @@ class Watch:
         if self._address is None:
             yield
             return
-        pages = Pages(self.metrics, self._health, store.measures.measure, self._clock, VERSION)
+        pages = self.pages(store)
         async with aclosing(pages), serving(self._address, pages.answer, METRICS) as place:
             self._out.say(f"metrics at {place}/metrics, health at {place}/healthz")
             yield
+
+    def pages(self, store: Store) -> Pages:
+        """The pages about this process and its database."""
+        return Pages(self.metrics, self._health, store.measures.measure, self._clock, VERSION)
+
+    def fault(self) -> str:
+        """What is wrong with the database, if something is."""
+        return self._health.fault(self._clock.awake_s()) or ""
 
     def _observe(self, run: Run, events: Sequence[Event]) -> None:
         self.metrics.observe(run, events)
