@@ -5,8 +5,8 @@ from. Routing, roles, the OpenAPI page, the client behind `--server` and the tes
 of request and reply are those of the operation in `protocol`.
 
 Fields of a request come from the path, where `{name}` is a field; then from the query, for GET and DELETE and
-where a row says so; else from the body. Three of them never do: who asks (`by`) is the credential's, `key`
-is the header Idempotency-Key, and `if_head` is If-Match.
+where a row says so; else from the body. Some of them never do: who asks (`by`) and whether they `may_answer`
+gates are the credential's, `key` is the header Idempotency-Key, and `if_head` is If-Match.
 """
 
 from __future__ import annotations
