@@ -17,6 +17,9 @@ from tests.world import Process, World, line, until
 
 SCOPE = "project/shared"
 SOURCE = line("work", work="type=work, timeout=5s")
+YESTERDAY, TODAY = "day/2023-11-14", "day/2023-11-15"
+EVENING_S = 6_390
+"""From the time of a manual clock, to ten seconds before midnight."""
 LOOKS_AGAIN_S = 20
 """It looks every second; a busy machine may have little done in one."""
 
@@ -24,11 +27,11 @@ LOOKS_AGAIN_S = 20
 class Work:
     """A step whose one call reserves 60 tokens; it hangs if it is told to."""
 
-    def __init__(self, *, hangs: bool = False) -> None:
-        self.made, self._hangs = 0, hangs
+    def __init__(self, *, hangs: bool = False, scope: str = SCOPE) -> None:
+        self.made, self._hangs, self._scope = 0, hangs, scope
 
     async def __call__(self, step: StepContext) -> dict[str, Any]:
-        options = CallOptions(reserved=Reserved(scopes=(SCOPE,), tokens=60))
+        options = CallOptions(reserved=Reserved(scopes=(self._scope,), tokens=60))
         return {"got": await step.recorder.call("ask", self._ask, (), options)}
 
     async def _ask(self) -> str:
@@ -38,10 +41,12 @@ class Work:
         return "answered"
 
 
-async def at(world: World, work: Callable[[StepContext], Awaitable[Any]]) -> Process:
+async def at(
+    world: World, work: Callable[[StepContext], Awaitable[Any]], scope: str = SCOPE, tokens: int = 100
+) -> Process:
     clock = ManualClock(autojump=False)
     process = await world.process(handlers={"work": FunctionHandler(work)}, clock=clock)
-    await process.store.limits.change(SCOPE, {"tokens": 100})
+    await process.store.limits.change(scope, {"tokens": tokens})
     return process
 
 
@@ -104,6 +109,34 @@ async def test_the_time_that_a_step_works_after_a_wait_counts(world: World) -> N
     run = await running
     assert (run.status, work.made) == (RunStatus.FAILED, 1)
     assert "timed out after 5 s" in run.detail
+
+
+async def test_a_call_that_waits_past_midnight_counts_on_the_new_day(world: World) -> None:
+    """What others have reserved yesterday is not in its way today."""
+    other = await world.process()
+    await begun(other.store, await working(other.store, "other"), YESTERDAY, tokens=60)
+    process = await at(world, work := Work(scope=YESTERDAY), "day")
+    process.clock.advance(EVENING_S)
+    running = asyncio.ensure_future(process.start(SOURCE))
+    await pass_time(process, running, 5)
+    assert (running.done(), work.made) == (False, 0)
+    await pass_time(process, running, LOOKS_AGAIN_S)
+    assert running.done(), "it waits for the limit of a day that is over"
+    assert ((await running).status, work.made) == (RunStatus.COMPLETED, 1)
+    yesterday, today = await process.store.limits.read([YESTERDAY, TODAY])
+    assert (yesterday.reserved.tokens, yesterday.spent.calls, today.spent.calls) == (60, 0, 1)
+
+
+async def test_a_call_that_was_prepared_before_midnight_is_not_stopped_by_yesterdays_limit(
+    world: World,
+) -> None:
+    process = await at(world, work := Work(scope=YESTERDAY), YESTERDAY, tokens=10)
+    process.clock.advance(EVENING_S + 10)
+    running = asyncio.ensure_future(process.start(SOURCE))
+    await pass_time(process, running, 5)
+    assert ((await running).status, work.made) == (RunStatus.COMPLETED, 1)
+    (today,) = await process.store.limits.read([TODAY])
+    assert today.spent.calls == 1
 
 
 async def test_a_waiter_settles_what_the_dead_had_reserved(world: World) -> None:

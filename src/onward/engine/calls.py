@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from onward import errors
 from onward.clock import TookTooLong, within
@@ -57,6 +58,7 @@ from onward.model.call import (
 from onward.model.chat import message_id
 from onward.model.events import StepStarted
 from onward.model.gate import Decision
+from onward.model.limits import is_over, scopes_now
 from onward.model.result import as_value, check_effect_key, unpack_effect
 from onward.model.stored import check_returns
 
@@ -436,6 +438,11 @@ class CallTries:
                 await self._parts.appender.write(decide, together=self._holding.is_shared)
                 return
             except errors.LimitReached as reached:
+                now_us = self._parts.engine.clock.now_us()
+                if started.reserved is not None and is_over(reached.scope, now_us):
+                    scopes = scopes_now(started.reserved.scopes, now_us)
+                    started = replace(started, reserved=replace(started.reserved, scopes=scopes))
+                    continue  # it begins today, and counts there
                 if not reached.fits_spent:
                     raise
             # Others have reserved what is left. They may be dead: then somebody must notice.

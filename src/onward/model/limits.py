@@ -44,6 +44,16 @@ def scopes_of(*, root: str, chat: str | None, project: str | None, at_us: int) -
     return tuple(sorted(found))
 
 
+def is_over(scope: str, at_us: int) -> bool:
+    """Whether it is the scope of a day on which no call begins any more."""
+    return scope.startswith(f"{DAY}/") and scope < f"{DAY}/{day_of(at_us)}"
+
+
+def scopes_now(scopes: tuple[str, ...], at_us: int) -> tuple[str, ...]:
+    """The same scopes for a call that begins now: its day may be another than when it was prepared."""
+    return tuple(f"{DAY}/{day_of(at_us)}" if is_over(scope, at_us) else scope for scope in scopes)
+
+
 def kind_of(scope: str) -> str:
     """The kind of a scope; a default is of the kind that it is the default of."""
     return scope.partition("/")[0]
