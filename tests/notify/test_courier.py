@@ -124,6 +124,20 @@ async def test_a_notification_is_tried_later_each_time_until_it_is_given_up() ->
     assert post.counted == ["again"] * (TRIES_MAX - 1) + ["failed"]
 
 
+@pytest.mark.parametrize("said", ["bell \a and \x1b]0;owned\a", "half \ud800", "nothing \0"])
+async def test_whatever_a_receiver_says_is_recorded_and_can_be_shown(world: World, said: str) -> None:
+    """In every store, and without what a terminal would obey."""
+    process, recorder = await world.process(), Recorder(SendResult(500, said))
+    post = Post(process.store, process.clock, recorder)
+    async with post.courier.at_work():
+        await process.start(line("a"))
+        await until(lambda: post.counted)
+    found = next(one for one in await kept(process.store) if one.id == recorder.begun[0].id)
+    assert found.error.startswith(said.split()[0])
+    assert found.error.isprintable()
+    assert not [line for line in post.said if "cannot" in line]
+
+
 async def test_a_defect_of_a_sender_is_recorded_and_reaches_nobody() -> None:
     clock, memory = database()
     store, recorder = memory.connect(), Recorder(RuntimeError("oh"))

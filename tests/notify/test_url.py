@@ -123,7 +123,12 @@ async def test_the_thread_of_a_request_that_was_given_up_ends() -> None:
         await in_thread(wait_until, lambda: threading.active_count() <= before + 1, "the end of the thread")
 
 
-@pytest.mark.parametrize("answer", [b"nonsense\r\n\r\n", b"", b"HTTP/1.1 2"])
+CHUNKED = b"HTTP/1.1 500 no\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "answer", [b"nonsense\r\n\r\n", b"", b"HTTP/1.1 2", CHUNKED + b"-5\r\nabc\r\n", CHUNKED + b"zz\r\n"]
+)
 async def test_an_answer_that_is_none_is_not_delivered(answer: bytes) -> None:
     async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"}")

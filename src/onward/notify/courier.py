@@ -52,8 +52,8 @@ class Sender(Protocol):
 
 
 def one_line(text: str) -> str:
-    """What a receiver said, short enough for a list."""
-    return " ".join(text.split())[:ERROR_CHARACTERS_MAX]
+    """What a receiver said, short enough for a list, and without what no store takes or a terminal obeys."""
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:ERROR_CHARACTERS_MAX]
 
 
 TRIES_MAX = 12

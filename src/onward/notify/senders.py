@@ -121,7 +121,8 @@ class UrlSender:
                 return await in_thread(_post, connection, self._target, body, headers)
         except TimeoutError:
             return SendResult(None, f"no answer within {self._timeout_s:g} s")
-        except (OSError, HTTPException, RuntimeError) as error:  # the last: the system has no thread left
+        # ValueError: a chunk of a negative length. RuntimeError: the system has no thread left.
+        except (OSError, HTTPException, ValueError, RuntimeError) as error:
             why = error.strerror if isinstance(error, OSError) else None
             return SendResult(None, f"no answer: {why or str(error) or type(error).__name__}")
         finally:
