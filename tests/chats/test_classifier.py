@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
-from onward.chats.intent import Candidate, Offered, reading_source
+from onward.chats.intent import READING_S, Candidate, Offered, reading_source
+from onward.handlers.port import StepContext
 from onward.model.chat import READING_TAG, IntakeOutcome, IntakeState, Wish, facts_of
 from onward.model.result import Result
 from onward.model.run import RunStatus
@@ -66,6 +69,24 @@ async def test_a_reading_that_stopped_holds_up_nothing(world: World) -> None:
     await desk.process.engine.pause(said.behind)
     assert await desk.sweep() == 1
     assert facts_of((await desk.runs())[0]).intent == "build"
+
+
+async def test_a_model_that_never_answers_holds_up_a_message_for_a_minute_at_most(world: World) -> None:
+    """A provider may be silent, or send a letter now and then, for half an hour."""
+
+    async def silence(step: StepContext) -> Result:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    desk = await read_desk(world, silence)
+    began_s = desk.process.clock.awake_s()
+    await desk.say("build me a site")
+    await asyncio.wait_for(desk.work(), 20)
+    assert desk.process.clock.awake_s() - began_s <= READING_S + 1
+    await desk.sweep()
+    (run,) = await desk.runs()
+    assert facts_of(run).intent == "build"
+    assert any("rules, because openai:small did not answer" in text for text in await desk.spoken())
 
 
 async def test_messages_that_are_read_start_runs_in_their_order(world: World) -> None:

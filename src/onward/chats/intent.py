@@ -165,6 +165,8 @@ def read_as_before(offered: Offered, intent: str | None, scope: str | None) -> M
 
 
 NODE = "read"
+READING_S = 60
+"""A person waits for what a model makes of a message; rules need no time."""
 PROMPT = """A user sent this message in a chat:
 
 ${context.user_message}
@@ -186,6 +188,7 @@ def reading_source(classifier: str, offered: Offered) -> str:
     attributes = {
         "prompt": _unexpanded(PROMPT, "\n\n".join(paragraphs)),
         "output_schema": json.dumps(_schema(asked)),
+        "timeout": f"{READING_S}s",
         "llm_model": model,
         **({"llm_provider": provider} if provider else {}),
     }
