@@ -131,7 +131,7 @@ async def test_whatever_a_receiver_says_is_recorded_and_can_be_shown(world: Worl
     post = Post(process.store, process.clock, recorder)
     async with post.courier.at_work():
         await process.start(line("a"))
-        await until(lambda: post.counted)
+        await until(lambda: bool(post.counted))
     found = next(one for one in await kept(process.store) if one.id == recorder.begun[0].id)
     assert found.error.startswith(said.split()[0])
     assert found.error.isprintable()
