@@ -23,6 +23,7 @@ from onward.engine.claims import Observer
 from onward.engine.control.requests import AutoApprove, CallbackInterviewer, Interviewer
 from onward.engine.definitions import Around
 from onward.engine.engine import Engine, Extensions, ignore
+from onward.engine.messages import Hear
 from onward.errors import InvalidInput
 from onward.handlers.function import (
     ANSWER_BYTES_MAX,
@@ -360,11 +361,13 @@ class AppWithStore(AppRegistrations):
         around: Around | None = None,
         watched: Callable[[Store], Store] = lambda store: store,
         show: ShowLine | None = None,
+        hear: Hear | None = None,
         loads_flows: bool = True,
     ) -> Engine:
         """The engine of this app; the first call opens the store.
 
-        `around` and `watched` wrap handlers and the store, to watch them; `show` gets what commands print.
+        `around` and `watched` wrap handlers and the store, to watch them; `show` gets what commands print,
+        and `hear` what agents say.
         `loads_flows`: the flow of a run may be loaded from the file that the run names; workers never do.
         """
         async with self._opening:
@@ -381,6 +384,7 @@ class AppWithStore(AppRegistrations):
                         observe=observe,
                         around=around,
                         show=show,
+                        hear=hear,
                         find=partial(self._find_flow, loads=loads_flows),
                     ),
                     tool_env=tool_env,

@@ -30,7 +30,7 @@ from onward.engine.journal import Journal
 from onward.engine.leftovers import Leftovers
 from onward.engine.log import NO_TERMS, Folded, RequestTerms
 from onward.engine.loop import Runner
-from onward.engine.messages import ChatHistory, Flusher, MessageTidying, Saying
+from onward.engine.messages import ChatHistory, Flusher, Hear, MessageTidying, Saying
 from onward.engine.queue import RunQueue, Sweeper, SweepResult, Unserved
 from onward.engine.sources import Registry, Sources
 from onward.engine.stop import StopSwitch
@@ -67,6 +67,8 @@ class Extensions(msgspec.Struct, frozen=True):
     around: Around | None = None
     show: ShowLine | None = None
     """Is shown what steps print."""
+    hear: Hear | None = None
+    """Hears what agents say, as it is stored."""
     find: FindHandler = find_none
     """Finds handlers that are needed and not there: those of flows."""
 
@@ -339,7 +341,7 @@ class Engine:
     @cached_property
     def flusher(self) -> Flusher:
         """Stores the text of the messages that this process streams."""
-        return Flusher(self.store.messages, self._clock, redactor=self.redactor)
+        return Flusher(self.store.messages, self._clock, redactor=self.redactor, hear=self._extensions.hear)
 
     @cached_property
     def effects(self) -> AtMostOnce:

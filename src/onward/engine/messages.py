@@ -59,12 +59,17 @@ LOCKED_S = 0.02
 BATCH_MAX = 200
 
 
+Hear = Callable[[str, Sequence[tuple[ChunkKind, str]]], None]
+"""Hears what was added to a message."""
+
+
 class Flusher:
     """Stores the text of all messages that this process streams.
 
     The first text is stored at once, and what follows soon after the last flush is done, so readers of an
     answer that is cut off find nearly all of it. It has a task only while there is something to store. What
-    the `redactor` knows is never stored. `note`, `forget` and `turn_of` are for its streams.
+    the `redactor` knows is never stored. `hear` gets what was stored. `note`,
+    `forget` and `turn_of` are for its streams.
     """
 
     def __init__(
@@ -74,8 +79,9 @@ class Flusher:
         *,
         redactor: Redactor = NOTHING_SECRET,
         pause_s: float = PAUSE_S,
+        hear: Hear | None = None,
     ) -> None:
-        self._redactor = redactor
+        self._redactor, self._hear = redactor, hear
         self._messages, self._clock, self._pause_s = messages, clock, pause_s
         self._next_s = 0.0
         self._waiting: dict[MessageStream, None] = {}
@@ -189,6 +195,8 @@ class Flusher:
         for (stream, sent), came in zip(grown, answers, strict=True):
             self._waiting[stream] = self._waiting.pop(stream, None)  # the others first, if not all fitted
             stream.settle(sent, came)
+            if self._hear is not None and came is Flushed.STORED:
+                self._hear(sent.message, sent.chunks)
         self._told = ""
         return Flushed.LATER in answers
 

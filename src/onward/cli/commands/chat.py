@@ -20,6 +20,7 @@ from onward.cli.operations import server_of
 from onward.cli.options import COMMON, Answers, Common, Out, Project, Verbose, number
 from onward.cli.output import FAILED, FINE, UNFINISHED, Output, clean, exit_of, one_line, table
 from onward.cli.print.run import gate_lines, status_words
+from onward.cli.print.speech import spoken_lines
 from onward.clock import SystemClock, SystemIds
 from onward.errors import ChatNotFound, InvalidInput, Refused
 from onward.model.ids import called, node_of, place_of
@@ -158,7 +159,8 @@ def _tell_sent(desk: Foreground | remote.Desk, sent: chat_shapes.MessageSent) ->
 async def _watched(desk: Foreground, asking: SendMessage, sent: chat_shapes.MessageSent) -> int:
     """Execute what follows from a message here, until its run stops."""
     is_repeat = sent["is_repeat"]
-    async with _listening(desk, asking.chat, sent["message"]):
+    is_resumed = sent["outcome"] == "resumed"
+    async with _listening(desk, asking.chat, sent["message"], is_resumed=is_resumed):
         sent = await _its_turn(desk, asking, sent)
         sent["is_repeat"] = is_repeat  # asking what became of it is no sending
         run = sent["run"]
@@ -238,19 +240,22 @@ async def _what_is_missing(desk: Foreground, sent: chat_shapes.MessageSent) -> s
 
 
 @asynccontextmanager
-async def _listening(desk: Foreground, chat: str, message: str) -> AsyncIterator[None]:
+async def _listening(desk: Foreground, chat: str, message: str, *, is_resumed: bool) -> AsyncIterator[None]:
     """Print what is said in a chat after a message, whole messages at a time, while the block lasts."""
     page = await desk.operations.chats.show_chat(ShowChat(chat=chat))
     after = next((one["last_position"] or 0 for one in page["messages"] if one["id"] == message), 0)
+    # Why the run had stopped before, which is no news once it continues.
+    old = {one["id"] for one in page["messages"] if one["role"] == "system"} if is_resumed else set()
     stop, lines = asyncio.Event(), SpokenLines()
 
     async def listen() -> None:
         request = ReadMessages(of=chat, after=after, follow=True)
         async with aclosing(desk.operations.messages.read_messages(request, stop=stop)) as found:
             async for piece in found:
-                for line in lines.of(piece):
+                for line in () if piece["message"] in heard | old else lines.of(piece):
                     desk.out.say(line)
 
+    heard = desk.progress.narrator.speech.known  # what is said here is shown as it comes
     listening = None if desk.out.is_json else asyncio.create_task(listen())
     try:
         yield
@@ -420,5 +425,4 @@ class SpokenLines:
             return []
         if piece["role"] == "user" or not text.strip():
             return []
-        first, *rest = clean(text).strip().splitlines()
-        return [f"{_speaker(piece)}> {first}", *(f"  {line}" for line in rest)]
+        return spoken_lines(_speaker(piece), text)

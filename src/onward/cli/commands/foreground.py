@@ -142,6 +142,7 @@ async def foreground(
         tool_env=settings.tool_env,
         warn=out.note,
         show=progress.show if verbose else None,
+        hear=progress.hear,
     )
     force = Force(settings.grace_s, UNFINISHED, is_watched=bool(app.handlers))
     clock = SystemClock()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -12,12 +12,15 @@ from rich.text import Text
 
 from onward.cli.output import Output, one_line
 from onward.cli.print.progress import Line, Narrator, is_at_work, printed, worked_us
+from onward.cli.print.speech import spoken_lines
 from onward.clock import SystemClock
+from onward.model.chat import ChunkKind
 from onward.model.events import Event
 from onward.model.run import AttemptState, OpenStep, Run
 from onward.model.values import span
 
 TICK_S = 0.25
+SAID_LINES_MAX = 4
 STYLES = {
     "finished": "green",
     "failed": "red",
@@ -66,6 +69,12 @@ class LiveProgress:
     def show(self, step: str, stream: str, text: str) -> None:
         self._print(printed(step, text))
 
+    def hear(self, message: str, chunks: Sequence[tuple[ChunkKind, str]]) -> None:
+        for line in self.narrator.hear(message, chunks):
+            self._print(line)
+        if self._live is not None:
+            self._safely(self._live.refresh)
+
     def close(self) -> None:
         if self._ticking is not None:
             self._ticking.cancel()
@@ -102,7 +111,16 @@ class LiveProgress:
 
     def _render(self) -> RenderableType:
         rows = (self._row(step) for step in self._steps)
-        return Group(*(Text(row, "cyan", no_wrap=True, overflow="ellipsis") for row in rows))
+        said = (Text(row, no_wrap=True, overflow="ellipsis") for row in self._said())
+        return Group(*said, *(Text(row, "cyan", no_wrap=True, overflow="ellipsis") for row in rows))
+
+    def _said(self) -> Iterator[str]:
+        """The end of what each agent is saying, as it comes."""
+        width = max(self._console.width - 1, 20)
+        for said in self.narrator.speech.open():
+            lines = spoken_lines(said.speaker, said.text[-2 * width * SAID_LINES_MAX :])
+            rows = [line[at : at + width] for line in lines for at in range(0, max(len(line), 1), width)]
+            yield from rows[-SAID_LINES_MAX:]
 
     def _row(self, step: OpenStep) -> str:
         now_us, name = self._clock.now_us(), one_line(step.step)

@@ -11,9 +11,11 @@ from typing import NamedTuple, Protocol
 
 from onward.cli.output import Output, clean, one_line
 from onward.cli.print.run import SIMULATED, failed_lines, id_words
+from onward.cli.print.speech import ABOUT_MAX, Speech
 from onward.machine.plan.planner import CONFLICTS
 from onward.model import events as ev
 from onward.model.call import CallFinished, CallStarted, LimitWarned
+from onward.model.chat import ChunkKind
 from onward.model.gate import GateDecided, GateOpened
 from onward.model.ids import branch_of, called
 from onward.model.limits import shown_amount
@@ -65,8 +67,7 @@ _TONES: Mapping[ev.StepStatus, str] = {
 }
 
 
-PRINTED = "printed"
-ABOUT_MAX = 80
+PRINTED, SPOKEN = "printed", "spoken"
 
 
 class Line(NamedTuple):
@@ -95,6 +96,7 @@ class Narrator:
         """Whether what commands print is shown as it comes."""
         self.with_output: set[tuple[str, str]] = set()
         """The runs and steps of attempts that failed and had printed something."""
+        self.speech = Speech()
         self._is_brief = is_brief
         self._before: dict[str, Run] = {}
         self._conflicts = Conflicts()
@@ -108,12 +110,18 @@ class Narrator:
         whose = f"  [{called(run.id)}]" if run.managed_by else ""
         self._conflicts.note(run, events)
         for event in events:
+            yield from (Line(SPOKEN, f"{text}{whose}") for text in self.speech.note(run.id, event))
             yield from (Line(tone, f"{text}{whose}") for tone, text in self._lines(run, event))
             yield from (Line(PRINTED, text) for text in self._failed_lines(run, event))
         if run.worker is None:
             self._before.pop(run.id, None)
         else:
             self._before[run.id] = run
+
+    def hear(self, message: str, chunks: Sequence[tuple[ChunkKind, str]]) -> Iterator[Line]:
+        """The lines for what was added to a message; its words are shown when it is whole."""
+        for use in self.speech.hear(message, chunks):
+            yield _told("used", use.step, one_line(use.name), use.about)
 
     def _lines(self, run: Run, event: ev.Event) -> Iterator[Line]:
         match event:
@@ -137,7 +145,7 @@ class Narrator:
                     yield _told("conflict", event.step, conflict)
             case CallStarted(shortened_to=int() as tokens) if tokens:
                 yield _told("limited", event.step, f"a limit leaves at most {tokens:,} tokens for the answer")
-            case CallFinished(type="tool") if not self._is_brief:
+            case CallFinished(type="tool"):
                 yield _told("used", event.step, event.name, one_line(event.about, ABOUT_MAX))
             case ev.AttemptFailed(retry_at_us=None):
                 yield _told("failed", event.step, f"attempt {event.attempt}: {one_line(event.reason)}")
@@ -244,6 +252,10 @@ class Progress(Protocol):
         """Show a line that a command of a step has just printed."""
         ...
 
+    def hear(self, message: str, chunks: Sequence[tuple[ChunkKind, str]]) -> None:
+        """Show what an agent has just said."""
+        ...
+
     def close(self) -> None:
         """Leave the screen as plain text."""
         ...
@@ -264,6 +276,10 @@ class LineProgress:
 
     def show(self, step: str, stream: str, text: str) -> None:
         self._out.say(printed(step, text).text)
+
+    def hear(self, message: str, chunks: Sequence[tuple[ChunkKind, str]]) -> None:
+        for line in self.narrator.hear(message, chunks):
+            self._out.say(line.text)
 
     def close(self) -> None:
         self.is_at_work = False
