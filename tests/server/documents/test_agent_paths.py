@@ -205,6 +205,19 @@ async def test_a_checkpoint_is_answered_once_by_the_place_of_the_option() -> Non
         assert run.status.value == "completed"
 
 
+async def test_a_message_answers_a_checkpoint_only_for_somebody_who_may() -> None:
+    """Without the approver's role it shows the checkpoint instead."""
+    async with in_memory() as world:
+        talk = await talk_of(world, GATED)
+        run = (await talk.say({"message": MESSAGE}))["pipelineRunId"]
+        await talk.desk.work()
+        shown = await talk.say({"message": "C"})
+        assert (shown["status"], shown["pipelineRunId"]) == ("gate", run)
+        await talk.door.token("operator", "approver")
+        answered = await talk.say({"message": "C"}, role="operator-approver")
+        assert answered["status"] == "answered"
+
+
 async def test_the_limits_of_everybody_are_read_changed_and_reset(talk: Talk) -> None:
     """O0-5."""
     shown = await talk.door.get("/settings", role="viewer")
