@@ -17,6 +17,7 @@ from onward.agents.http import LATE_S
 from onward.agents.model import Finished, TextDelta, TokenUsage, ToolCall
 from onward.agents.models import Models
 from onward.agents.prices import read_prices
+from onward.agents.refusal import error_in
 from onward.agents.step.handler import AgentHandler
 from onward.agents.wire import NOT_COUNTED, UNREADABLE
 from onward.listener import listening
@@ -25,7 +26,7 @@ from onward.model.run import RunStatus
 from onward.model.values import WIRE_FORMATS
 from onward.read.step import read_calls
 from onward.testing.clock import ManualClock, SeededDice
-from tests.agents.asking import NAME, events, models_at, pieces_of
+from tests.agents.asking import NAME, events, failure_of, models_at, pieces_of
 from tests.world import World, line
 
 pytestmark = pytest.mark.anyio
@@ -136,6 +137,10 @@ async def serving(
             await models.close()
 
 
+NO_TEXT = "¤"
+"""Stands for a byte that no UTF-8 has."""
+
+
 class Odd(NamedTuple):
     """An oddity: how both counts are written, what follows the answer, and how the connection ends.
 
@@ -168,6 +173,7 @@ ODDITIES = {
     "no JSON": Odd(late=("hello",)),
     "a list": Odd(late=("[]",)),
     "nested without end": Odd(late=("[" * 100_000,)),
+    "bytes that are no text": Odd(late=(f'{{"type": "{NO_TEXT}"}}',)),
     "a late error": Odd(late=('{"type": "error", "error": {"message": "overloaded", "code": 500}}',)),
     "a body that is cut": Odd(then="cut"),
     "a connection that breaks": Odd(then="reset"),
@@ -188,7 +194,11 @@ def sent_by(wire: str, odd: Odd) -> list[bytes]:
         told = [*told[:-1], without_counts(told[-1])]
     if odd.late and wire not in WITH_FINISH:
         told[-1:] = [*odd.late, told[-1]]  # the counts come after it
-    return [events(one) for one in (*told, *odd.late)]
+    return [as_sent(one) for one in (*told, *odd.late)]
+
+
+def as_sent(event: str) -> bytes:
+    return events(event).replace(NO_TEXT.encode(), b"\xff")
 
 
 def without_counts(event: str) -> str:
@@ -227,6 +237,20 @@ async def test_an_answer_that_is_whole_is_asked_for_once(memory: World, wire: st
         assert scope.spent.tokens == (27 if odd.is_known else reserved)
     assert scope.reserved.tokens == 0
     assert await process.is_sound()
+
+
+@pytest.mark.parametrize("wire", WIRE_FORMATS)
+async def test_an_answer_with_bytes_that_are_no_text_is_none(wire: str) -> None:
+    """It can be asked for again, as anything that is no answer."""
+    sent = [as_sent(one) for one in ANSWERS[wire](NO_TEXT, 20, 7)]
+    sent = [one.replace(b"\\u00a4", b"\xff") for one in sent]
+    async with serving(wire, sent, "end") as (models, _, _):
+        failure = await failure_of(models)
+    assert "sent something that is no answer" in failure.message
+
+
+def test_an_error_is_read_in_whatever_encoding_it_comes() -> None:
+    assert error_in(b'{"error": {"message": "d\xe9bit"}}') == {"message": "d\N{REPLACEMENT CHARACTER}bit"}
 
 
 @pytest.mark.parametrize("wire", WIRE_FORMATS)

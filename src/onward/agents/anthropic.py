@@ -15,6 +15,7 @@ import msgspec
 
 from onward.agents import model as llm
 from onward.agents.providers import Provider
+from onward.agents.refusal import NO_JSON
 from onward.agents.wire import (
     ABSENT,
     BOUNDS,
@@ -415,7 +416,7 @@ class AnthropicAnswer(Gathered):
             return
         try:
             self._counted = self._counted and self._counted.updated(decode_counts(part))
-        except (msgspec.DecodeError, RecursionError):
+        except NO_JSON:
             self._counted = None
         if is_last:
             self.count_usage(self._sum)

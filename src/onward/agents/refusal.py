@@ -153,11 +153,15 @@ def failed(asked: AskedModel, kind: FailureKind, what: str, **more: Any) -> Fail
     return Failure(kind=kind, message=message, provider=asked.provider, model=asked.model, **more)
 
 
+NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""How decoding fails: what is no JSON, has a string that is no UTF-8, or is nested without end."""
+
+
 def error_in(body: bytes) -> Any:
     """The `error` of a JSON body, or the body itself if it has none; None if it is not JSON."""
     try:
-        found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+        found = msgspec.json.decode(body.decode("utf-8", "replace"))
+    except NO_JSON:
         return None
     if isinstance(found, list) and found:  # Google's compatible endpoint wraps it
         found = found[0]

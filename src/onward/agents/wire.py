@@ -28,7 +28,16 @@ import msgspec
 
 from onward.agents import model as llm
 from onward.agents.prices import estimated_usage
-from onward.agents.refusal import AskedModel, ProviderResponse, error_in_stream, failed, hide, plain, refusal
+from onward.agents.refusal import (
+    NO_JSON,
+    AskedModel,
+    ProviderResponse,
+    error_in_stream,
+    failed,
+    hide,
+    plain,
+    refusal,
+)
 
 
 class AnswerReader(Protocol):
@@ -52,14 +61,14 @@ class AnswerReader(Protocol):
     def read(self, event: bytes) -> Iterator[llm.Streamed]:
         """The pieces in one event, or in a whole answer of a server that does not stream.
 
-        Raises ErrorInAnswer for an error, and msgspec.DecodeError or RecursionError for what is no answer.
+        Raises ErrorInAnswer for an error, and NO_JSON for what is no answer.
         """
         ...
 
     def read_late(self, event: bytes) -> None:
         """What an event after the whole answer adds: tokens that were counted, or that nothing more comes.
 
-        Raises msgspec.DecodeError or RecursionError for what cannot be read.
+        Raises NO_JSON for what cannot be read.
         """
         ...
 
@@ -141,7 +150,7 @@ class Gathered:
             usage = read()
             if not usage.is_possible():
                 raise UsageUnreadable
-        except (msgspec.DecodeError, RecursionError, UsageUnreadable):
+        except (*NO_JSON, UsageUnreadable):
             self.usage, self.note = None, UNREADABLE
         else:
             self.usage, self.note = usage, ""
@@ -366,7 +375,7 @@ class ResponseReader:
 
     def _late(self, event: bytes) -> None:
         """Read what follows the whole answer; what it cannot say is passed over."""
-        with suppress(msgspec.DecodeError, RecursionError):
+        with suppress(*NO_JSON):
             self._answer.read_late(event)
 
     def _pieces(self, events: Sequence[bytes]) -> Iterator[llm.Streamed]:
@@ -378,7 +387,7 @@ class ResponseReader:
                 continue
             try:
                 yield from self._answer.read(event)
-            except (msgspec.DecodeError, RecursionError):
+            except NO_JSON:
                 raise ExchangeFailed(
                     llm.FailureKind.CUT, "sent something that is no answer", is_sent=True
                 ) from None
@@ -420,7 +429,7 @@ def arguments_object(arguments: str) -> msgspec.Raw:
     """The JSON object that the model wrote; what is none is told as text, so that the model sees it."""
     try:
         is_object = isinstance(msgspec.json.decode(arguments), dict)
-    except (msgspec.DecodeError, RecursionError):
+    except NO_JSON:
         is_object = False
     return msgspec.Raw(arguments.encode() if is_object else msgspec.json.encode({"invalid": arguments}))
 

@@ -383,7 +383,7 @@ def _is_told(parts: list[str], structured: object) -> bool:
     for part in parts:
         try:
             found = msgspec.json.decode(part)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             found = part
         if found in (structured, inner) or part == inner:
             return True
