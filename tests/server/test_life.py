@@ -135,10 +135,9 @@ def test_a_token_of_the_operators_own_replaces_it(shell: Shell) -> None:
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize("any_shell", ["postgres"], indirect=True)
 def test_two_servers_share_one_database(any_shell: Shell) -> None:
     """Tokens, runs and keys are rows: whichever server is asked knows them."""
-    if "://" not in any_shell.db:
-        pytest.skip("a SQLite file is for one machine; several processes of it are tested elsewhere")
     with serving(any_shell) as one, serving(any_shell, "--no-worker") as other:
         other.add("work", pipeline(("a", "true")))
         head = {"Idempotency-Key": "k1"}

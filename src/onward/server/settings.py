@@ -21,8 +21,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How a server is reached, what it allows, and its ceilings.
 
     `public_url` is its address behind a proxy. `proxies` are the addresses whose X-Forwarded-For is believed.
-    `inline`: runs may bring their own source; `roots`: directories that runs may work in; `shell`: pipelines
-    that were added over HTTP may run commands. `requests` a second and credential, `burst` at once,
+    `inline`: runs may bring their own source. `requests` a second and credential, `burst` at once,
     `creations` a second; `failures` of credentials a minute and address.
     """
 
@@ -36,8 +35,6 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     insecure_http: bool = False
     proxies: tuple[str, ...] = ()
     inline: bool = False
-    roots: tuple[str, ...] = ()
-    shell: bool = False
     body_bytes: int = 1024 * 1024
     json_depth: int = 64
     requests: float = 50.0
