@@ -1,5 +1,5 @@
 """`make bench`: pipelines, steps and runs against the floor, resume, growth, files, `status`, models,
-messages, streams, calls, agents, limits, workers.
+messages, streams, calls, agents, limits, workers, readers of a server.
 
 Each figure is the median of interleaved rounds; a ratio compares with a floor measured in the same round.
 """
@@ -23,6 +23,7 @@ from msgspec.structs import astuple
 from bench.agents import agent_rounds
 from bench.calls import calls_cost
 from bench.dialect import Timing, dialect_timings
+from bench.feeds import feeds
 from bench.figure import Figure
 from bench.files import files_cost
 from bench.floor import Row, postgres_rate, sqlite_rate
@@ -57,6 +58,7 @@ PARTS = (
     "limits",
     "workers",
     "takeover",
+    "feeds",
 )
 
 
@@ -274,6 +276,10 @@ async def report(rounds: int, only: str | None) -> bool:
             add(*await workers(fresh_file, server.create_database, rounds))
         if only in (None, "takeover"):
             add(*await takeovers(directory, server.create_database()))
+        if only in (None, "feeds"):
+            for place in (sqlite, postgres):
+                with tempfile.TemporaryDirectory(dir=directory) as project:
+                    add(*await feeds(place.name, place.fresh, project, rounds))
     return all(figure.met for figure in figures)
 
 
