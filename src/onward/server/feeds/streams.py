@@ -33,6 +33,8 @@ IsAllowed = Callable[[], Awaitable[bool]]
 def limit_buffers(listening: socket.socket) -> None:
     """Let the connections of a listening socket buffer little, and end when the other side stops reading."""
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    with contextlib.suppress(OSError):  # asyncio sets it for sockets that say they are TCP; ours does not
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # of Linux
         with contextlib.suppress(OSError):  # of a socket that is not TCP
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(STALLED_S * 1_000))
