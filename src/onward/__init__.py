@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onward.flows.branches import each, gather
     from onward.flows.define import flow, step
     from onward.flows.values import current, now, patch, uuid
+    from onward.flows.waits import ask, sleep
     from onward.handlers.function import IsolatedStep
     from onward.handlers.port import StepContext
     from onward.model.events import StepStatus
@@ -51,12 +52,14 @@ _WHERE = {
     "StopSwitch": "onward.engine.stop",
     "Submission": "onward.app.queue",
     "ToolUse": "onward.agents.tools.port",
+    "ask": "onward.flows.waits",
     "current": "onward.flows.values",
     "each": "onward.flows.branches",
     "flow": "onward.flows.define",
     "gather": "onward.flows.branches",
     "now": "onward.flows.values",
     "patch": "onward.flows.values",
+    "sleep": "onward.flows.waits",
     "step": "onward.flows.define",
     "uuid": "onward.flows.values",
 }
@@ -80,12 +83,14 @@ __all__ = [
     "StopSwitch",
     "Submission",
     "ToolUse",
+    "ask",
     "current",
     "each",
     "flow",
     "gather",
     "now",
     "patch",
+    "sleep",
     "step",
     "uuid",
 ]

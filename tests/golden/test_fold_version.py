@@ -15,7 +15,7 @@ from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import unseal
 from tests.world import Process
 
-FOLDED = (20, "b4b50cbe47215680", "ea4c326994b46d00")
+FOLDED = (21, "9219bc9fb0703910", "f5247e301d3ec5d4")
 """The version of the fold, the shape of its state, and what the logs of the golden database fold to."""
 
 

@@ -405,6 +405,16 @@ class Appender:
         """The requests to the run, read from the log; the state here does not change."""
         return (await self._parts.journal.catch_up(self.folded)).run.pending
 
+    async def look(self) -> None:
+        """Fold what others appended, when it is this caller's turn."""
+        if self._turns.is_taken:
+            await self._turns.wait()
+        self._turns.is_taken = True
+        try:
+            await self.catch_up()
+        finally:
+            self._turns.end()
+
     async def catch_up(self) -> None:
         """Fold what others appended. LeaseLost: another process has claimed the run."""
         folded, lease = await self._parts.journal.catch_up(self.folded), self._hold.lease

@@ -56,13 +56,16 @@ from onward.model.call import (
     gate_of_call,
 )
 from onward.model.chat import message_id
-from onward.model.events import StepStarted
+from onward.model.events import Event, StepStarted
 from onward.model.gate import Decision
 from onward.model.limits import is_over, scopes_now
 from onward.model.result import as_value, check_effect_key, unpack_effect
+from onward.model.run import Run
 from onward.model.stored import check_returns
 
 GATE = CallKind.GATE.value
+LOOK_S = 1.0
+"""How often a flow looks whether its question was answered, while others of its branches work."""
 EFFECT = "effect:"
 """What the calls that are effects are named by, so that no other call has the same key."""
 
@@ -155,6 +158,66 @@ class CallRecorder:
         if tried.error is not None:
             return Answered(None, tried.at_us, tried.finished.error, tried.error)
         return Answered(tried.answer, tried.at_us)
+
+    def now_us(self) -> int:
+        """The time, which is never before the claim of the run."""
+        return self._parts.appender.now_us()
+
+    async def put(self, key: str, question: StepQuestion, patches: tuple[str, ...]) -> None:
+        """Put a flow's question to people, if it was not yet; the flow goes on meanwhile."""
+        appender, started = self._parts.appender, self._started
+        gate = gate_of_call(started.step, key, 0)
+        self._tries.check_open()
+        if gate in appender.run.gates:
+            return
+        await self._holding.boundary()
+        await self._parts.trust()
+        opened = question.opened(gate, started.node, appender.now_us())
+        opened = msgspec.structs.replace(opened, stays=True, patches=patches)
+
+        def decide(run: Run) -> Sequence[Event]:
+            open_attempt(run, started.step, started.attempt)
+            return () if gate in run.gates else (opened,)
+
+        await unbroken(appender.record(decide))
+
+    async def taken(self, key: str, question: StepQuestion, patches: tuple[str, ...]) -> Answered | None:
+        """What a person answered to a flow's question, recorded as its call's; None until somebody has."""
+        appender, started = self._parts.appender, self._started
+        self._tries.check_open()
+        gate = appender.run.gates.get(gate_of_call(started.step, key, 0))
+        if gate is None or gate.decided is None:
+            return None
+        finished = CallFinished(
+            step=started.step,
+            attempt=started.attempt,
+            call=key,
+            number=1,
+            status=CallStatus.OK,
+            type=GATE,
+            value={**question.recorded(gate), "by": gate.by},
+            by=gate.by,
+            inputs=question.hash,
+            patches=patches,
+        )
+        written = await unbroken(appender.write(partial(finish_call, finished=finished)))
+        finished = next(event for event in written.events if isinstance(event, CallFinished))
+        return Answered(finished.value, written.at_us)
+
+    async def rest(self, until_us: int | None, *, looks: bool = False) -> None:
+        """Wait until then, no longer than the attempt; `looks`: or until others may have written."""
+        clock, appender = self._parts.engine.clock, self._parts.appender
+        left_s = LOOK_S if until_us is None else (until_us - appender.now_us()) / 1_000_000
+        await clock.wait_s(max(0.0, min(left_s, LOOK_S) if looks else left_s), self._holding.over)
+        if self._holding.over.is_set():
+            await asyncio.Event().wait()  # the attempt is over, and this is cancelled with it
+        if looks:
+            await appender.look()
+
+    def park(self, detail: str, until_us: int | None, asked: Sequence[str]) -> None:
+        """End the attempt, because every branch of the flow waits: for a time, or for answers."""
+        gates = [gate_of_call(self._started.step, key, 0) for key in asked]
+        self._holding.park(detail, until_us, gates)
 
     async def ask(self, key: str, question: StepQuestion) -> Decision:
         """What a person answered. Until somebody has, the attempt ends here and the run waits."""

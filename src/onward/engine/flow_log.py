@@ -6,11 +6,15 @@ are stored beside the log.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from onward.engine.call_log import CallMemory, KeptContent
 from onward.engine.journal import Journal
 from onward.handlers.calls import PastCall
 from onward.model.call import CallFinished, CallKind, CallLost, CallStarted, CallStatus
+from onward.model.events import Event, StepFinished
 from onward.model.gate import GateOpened
+from onward.model.ids import node_of, place_of
 from onward.model.run import Run, StepCalls
 from onward.store.codec import unseal
 from onward.store.port.log import KEPT_APART, TAIL_MAX, StoredEvent
@@ -74,7 +78,7 @@ def _note(found: _Calls, memory: CallMemory, calls: StepCalls, step: str, record
             asking, _, call = event.gate.partition(":")
             if call and asking == step:
                 past = _past(found, call, record)
-                past.type, past.inputs = CallKind.GATE.value, event.question
+                past.type, past.inputs, past.patches = CallKind.GATE.value, event.question, event.patches
 
 
 def _past(found: _Calls, call: str, record: StoredEvent) -> PastCall:
@@ -85,3 +89,39 @@ def _past(found: _Calls, call: str, record: StoredEvent) -> PastCall:
         return past
     past.seq, past.at_us = record.seq, record.at_us
     return past
+
+
+async def before_call(journal: Journal, run: Run, nodes: Collection[str], key: str) -> int | None:
+    """Where a fork begins that makes this call of a flow again; None if no flow of the run made it.
+
+    That is the last event before the call's first at which nothing is left half written: another call's
+    answer, or a finished step.
+    """
+    if not nodes:
+        return None
+    place, after = 0, 0
+    while after < run.head:
+        page = await journal.read(run.id, after=after, limit=min(TAIL_MAX, run.head - after))
+        if not page:
+            break
+        for record in page:
+            if record.kind in _KINDS and place and _is_of(unseal(record), nodes, key):
+                return place
+            if record.kind in _PLACES:
+                place = record.seq
+        after = page[-1].seq
+    return None
+
+
+_PLACES = frozenset((CallFinished.__name__, StepFinished.__name__))
+
+
+def _is_of(event: Event, nodes: Collection[str], key: str) -> bool:
+    match event:
+        case CallStarted(step=step, call=call) | CallFinished(step=step, call=call):
+            return call == key and node_of(place_of(step)) in nodes
+        case GateOpened(gate=gate):
+            step, _, call = gate.partition(":")
+            return call == key and node_of(place_of(step)) in nodes
+        case _:
+            return False

@@ -22,7 +22,7 @@ from onward.engine.persist import unbroken
 from onward.errors import InvalidInput, Refused
 from onward.handlers.calls import StepQuestion
 from onward.machine.decide.calls import attempt_over, hold_attempt
-from onward.machine.fold.calls import GATE, PAUSE
+from onward.machine.fold.calls import GATE, PAUSE, WAIT
 from onward.model.call import AttemptHeld, LimitHit
 from onward.model.events import Event, StepStarted
 from onward.model.run import Run
@@ -103,6 +103,18 @@ class AttemptHold:
         self.end(call)
         await self.over.wait()
         raise attempt_over(self._appender.run.id, self._started.step)
+
+    def park(self, detail: str, until_us: int | None, gates: Sequence[str]) -> None:
+        """End the attempt of a flow all of whose branches wait; it continues with the first that need not."""
+        self._wanted = self._wanted or AttemptHeld(
+            step=self._started.step,
+            attempt=self._started.attempt,
+            reason=WAIT,
+            detail=detail,
+            until_us=until_us,
+            gates=tuple(gates),
+        )
+        self._hold_if_idle()
 
     async def is_held(self) -> bool:
         """Whether the log says that the attempt was held; waits for a hold that is being written.

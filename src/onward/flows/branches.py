@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar, overload
 
@@ -172,7 +172,7 @@ class _Branches:
 
     def __init__(self, flow: FlowRun, scope: Scope, named: str, group: Group | None) -> None:
         self._flow, self._scope, self._named, self._group = flow, scope, named, group
-        self._last_us = scope.last_us
+        self._last_us, self._at_work = scope.last_us, 0
 
     async def all(self, work: Sequence[partial[Awaitable[Any]]], *, limit: int) -> list[_Ended]:
         """How each ended, `limit` of them at a time."""
@@ -180,12 +180,9 @@ class _Branches:
             self._check_number(len(work))
         ended: list[_Ended] = [_Ended() for _ in work]
         left = iter(enumerate(work))
-
-        async def take() -> None:
-            for number, begin in left:
-                ended[number] = await self._one(number, begin)
-
-        tasks = [asyncio.create_task(take()) for _ in range(min(limit, len(work)))]
+        self._at_work = min(limit, len(work))
+        tasks = [asyncio.create_task(self._take(left, ended)) for _ in range(self._at_work)]
+        self._flow.working += max(0, self._at_work - 1)
         try:
             if tasks:
                 await asyncio.wait(tasks)
@@ -203,6 +200,17 @@ class _Branches:
             raise error
         self._scope.last_us = self._last_us
         return ended
+
+    async def _take(self, left: Iterator[tuple[int, partial[Awaitable[Any]]]], ended: list[_Ended]) -> None:
+        """Do what is left, one after the other."""
+        try:
+            for number, begin in left:
+                ended[number] = await self._one(number, begin)
+        finally:
+            self._at_work -= 1
+            if self._at_work:  # the last one hands over to the branch that waits for all
+                self._flow.working -= 1
+                self._flow.park_if_all_wait()
 
     def _check_number(self, number: int) -> None:
         """Refuse fewer branches than the history has."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from blake3 import blake3
@@ -29,6 +30,7 @@ from onward.model.stored import as_declared, as_stored
 if TYPE_CHECKING:
     from onward.flows.define import Step
 
+T = TypeVar("T")
 CALLS_MAX = 100_000
 ABOUT_CHARACTERS = 120
 TURN_EVERY = 200
@@ -83,6 +85,14 @@ def _as_data(value: Any) -> Any:
         return f"<{kind.__module__}.{kind.__qualname__}>"
 
 
+class Parked(msgspec.Struct, frozen=True):
+    """What a branch waits for: a time, or an answer."""
+
+    says: str
+    until_us: int | None = None
+    is_asked: bool = False
+
+
 class FlowRun:
     """One attempt of a flow."""
 
@@ -96,6 +106,9 @@ class FlowRun:
         self.ended: Exception | None = None
         """What ends the attempt, once something does."""
         self.calls = self._under_way = 0
+        self.working = 1
+        """How many branches do not wait for something outside."""
+        self._parked: dict[str, Parked] = {}
         self._outer: asyncio.Task[Any] | None = None
         self._task: asyncio.Task[object] | None = None
         self._cancels = 0
@@ -278,8 +291,7 @@ class FlowRun:
         past: PastCall | None,
     ) -> Answered:
         """Make a call and record it."""
-        patches = past.patches if past is not None else scope.patches
-        scope.patches = ()
+        patches = self.riding(scope, past)
         if patches:
             options = msgspec.structs.replace(options, patches=patches)
         self._under_way += 1
@@ -302,6 +314,19 @@ class FlowRun:
         scope.last_us = answered.at_us
         return answered
 
+    def riding(self, scope: Scope, past: PastCall | None) -> tuple[str, ...]:
+        """The patches that ride on a call."""
+        patches = past.patches if past is not None else scope.patches
+        scope.patches = ()
+        return patches
+
+    async def guarded(self, work: Awaitable[T]) -> T:
+        """What something of the recorder returns; a refusal ends the attempt."""
+        try:
+            return await work
+        except Exception as error:
+            raise self.stop(error) from None
+
     def fitting(self, value: Any, returns: Any, key: str, seq: int) -> Any:
         """An answer as the declared type; one that does not fit ends the attempt."""
         try:
@@ -315,6 +340,30 @@ class FlowRun:
                     f"before it: onward replay {called(self.step.run_id)} --from {key}"
                 )
             ) from None
+
+    # -- waiting -------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def parked(self, key: str, parked: Parked) -> AsyncIterator[None]:
+        """A branch waits inside. When every branch does, the attempt ends, and no process is held."""
+        self._parked[key] = parked
+        self.working -= 1
+        try:
+            self.park_if_all_wait()
+            yield
+        finally:
+            self.working += 1
+            del self._parked[key]
+
+    def park_if_all_wait(self) -> None:
+        """End the attempt if no branch works any more and some wait."""
+        if self.working or not self._parked or self.ended is not None:
+            return
+        times = [one.until_us for one in self._parked.values() if one.until_us is not None]
+        asked = [key for key, one in self._parked.items() if one.is_asked]
+        self.recorder.park(
+            "; ".join(one.says for one in self._parked.values())[:500], min(times, default=None), asked
+        )
 
     # -- branches ------------------------------------------------------------------------------------
 

@@ -399,6 +399,26 @@ class Recorder(Protocol):
         """What the function answered: now, or when this call was made before."""
         ...
 
+    def now_us(self) -> int:
+        """The time, which is never before the claim of the run."""
+        ...
+
+    async def put(self, key: str, question: StepQuestion, patches: tuple[str, ...]) -> None:
+        """Put a flow's question to people, if it was not yet; the flow goes on meanwhile."""
+        ...
+
+    async def taken(self, key: str, question: StepQuestion, patches: tuple[str, ...]) -> Answered | None:
+        """What a person answered to a flow's question, recorded as its call's; None until somebody has."""
+        ...
+
+    async def rest(self, until_us: int | None, *, looks: bool = False) -> None:
+        """Wait until then, no longer than the attempt; `looks`: or until others may have written."""
+        ...
+
+    def park(self, detail: str, until_us: int | None, asked: Sequence[str]) -> None:
+        """End the attempt, because every branch of the flow waits: for a time, or for answers."""
+        ...
+
     async def ask(self, key: str, question: StepQuestion) -> Decision:
         """What a person answered. Until somebody has, the attempt ends here and the run waits."""
         ...

@@ -16,7 +16,18 @@ from onward.machine.fold.calls import HELD
 from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.runs import run_created
 from onward.model.call import AttemptHeld
-from onward.model.events import Event, RunCreated, RunForked, RunResumed
+from onward.model.events import (
+    AttemptInterrupted,
+    Event,
+    RunClaimed,
+    RunCreated,
+    RunForked,
+    RunInterrupted,
+    RunPaused,
+    RunQueued,
+    RunResumed,
+    RunWaiting,
+)
 from onward.model.ids import branch_of, is_in_step, step_of_gate
 from onward.model.run import OpenCall, Run, RunStatus
 
@@ -59,8 +70,15 @@ def open_calls(run: Run, of: Callable[[str], bool]) -> Iterator[tuple[str, str, 
                 yield step, call, begun
 
 
+_LETS_FLOWS_ASK: frozenset[type[Event]] = frozenset(
+    {AttemptHeld, AttemptInterrupted, RunClaimed, RunInterrupted, RunPaused, RunQueued, RunWaiting}
+)
+"""What ends the attempt of a flow whose questions stay open: it continues later and finds the answers."""
+
+
 def ended_gates(run: Run, event: Event) -> list[str]:
-    """The open gates of the attempts that an event ends. What a held attempt asked stays open.
+    """The open gates of the attempts that an event ends. What a held attempt asked stays open, and so does
+    what a flow asks while it is only not executed.
 
     A person's decision about a held step ends its attempt, too.
     """
@@ -77,6 +95,8 @@ def ended_gates(run: Run, event: Event) -> list[str]:
             continue
         opened = run.open_steps.get(step := step_of_gate(name))
         is_held = opened is not None and opened.state is HELD
+        if gate.stays and type(event) in _LETS_FLOWS_ASK:
+            continue
         if ended(step) and not (keeps_held and is_held):
             found.append(name)
     return found

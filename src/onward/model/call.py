@@ -38,6 +38,8 @@ class CallKind(StrEnum):
     TOOL = "tool"
     EFFECT = "effect"
     GATE = "gate"
+    TIMER = "timer"
+    """A flow sleeps."""
 
 
 class CallStatus(StrEnum):
@@ -196,9 +198,9 @@ class LimitHit(_Value, frozen=True, kw_only=True):
 class AttemptHeld(Event, frozen=True, kw_only=True):
     """An attempt stopped between two calls, and continues later with their answers. It spends no retry.
 
-    `reason` is `limit`, `rate_limit`, `gate` or `pause`; `until_us` is when it can continue by itself.
-    `limit` is the one that stops it, if one does. `gates` are those whose answers it waits for: it continues
-    with the first.
+    `reason` is `limit`, `rate_limit`, `gate`, `wait` (of a flow) or `pause`; `until_us` is when it can
+    continue by itself. `limit` is the one that stops it, if one does. `gates` are those whose answers it
+    waits for: it continues with the first.
     """
 
     step: str

@@ -36,10 +36,12 @@ class GateOpened(Event, frozen=True, kw_only=True):
     `default` is the key of a choice; `on_timeout` says what happens at `deadline_us`: `default`, `reject`
     or `none`. `about` is shown with the question: the last response, or what the node says to show.
     A gate inside a step has the id `step:call`, and `question` is the hash of what its call asks.
-    Version 1 had no more than gate, node, text and choices; version 2 had no `question`.
+    `stays`: a flow asks, and the question stays open while no process executes it; `patches` are the changes
+    to the flow's code that it came by. Version 1 had no more than gate, node, text and choices; version 2 had
+    no `question`, version 3 neither of the last two.
     """
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
 
     gate: str
     node: str
@@ -53,6 +55,8 @@ class GateOpened(Event, frozen=True, kw_only=True):
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     about: str = ""
     question: str = ""
+    stays: bool = False
+    patches: tuple[str, ...] = ()
 
 
 class GateDecided(Event, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ def simulation_of(created: RunCreated) -> Simulation | None:
     return Simulation(script=created.simulation, real_tools=not created.simulates_tools)
 
 
-FOLD_VERSION = 20
+FOLD_VERSION = 21
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
 RESTARTED_AS = "restarted_as"
@@ -162,7 +162,7 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
 class Gate(Frozen, frozen=True, kw_only=True):
     """A stored question, open until `decided`; `answer` are the words that came with the decision.
 
-    `question` is the hash of what is asked, if a call inside a step asks it.
+    `question` is the hash of what is asked, if a call inside a step asks it. `stays`: a flow asks it.
     """
 
     gate: str
@@ -178,6 +178,8 @@ class Gate(Frozen, frozen=True, kw_only=True):
     metadata: dict[str, str] = {}
     about: str = ""
     question: str = ""
+    stays: bool = False
+    patches: tuple[str, ...] = ()
     decided: Choice | None = None
     by: str = ""
     answer: str = ""

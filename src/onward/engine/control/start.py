@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -20,6 +20,7 @@ from onward.engine.control.limits import LimitChanges, check_limits
 from onward.engine.control.requests import ForkRequest, Preview, Resume, StartRequest
 from onward.engine.definitions import Serving, check_still_there, check_workdir
 from onward.engine.files.workspaces import Workspaces
+from onward.engine.flow_log import before_call
 from onward.engine.journal import Journal
 from onward.engine.leftovers import Leftovers, view_left
 from onward.engine.log import Folded, RequestTerms, applied, redacted_event
@@ -33,14 +34,18 @@ from onward.machine.definition import Definition
 from onward.machine.path import nodes_ahead
 from onward.machine.plan.action import Action
 from onward.machine.plan.planner import advance
+from onward.model.call import CallFinished
 from onward.model.context import check_given, copied
 from onward.model.events import Event, RunForked
+from onward.model.ids import node_of, place_of
 from onward.model.run import Run
 from onward.model.values import EVENT, missing_now
 from onward.pipeline.build import Pipeline
+from onward.pipeline.flow_source import is_flow_kind
 from onward.read.lookup import CHECKPOINT_KINDS, checkpoint_before, no_place_named
+from onward.store.codec import unseal
 from onward.store.owner import is_ending, key_occupied
-from onward.store.port.log import RunLog
+from onward.store.port.log import RunLog, StoredEvent
 from onward.store.port.runs import Runs
 
 
@@ -350,13 +355,30 @@ class Forking(msgspec.Struct, frozen=True):
         parent = await self.journal.load(run_id)
         if fork.from_step is None:
             raise await no_place_named(self.log, run_id, parent.position.seq)
+        before = await before_call(self.journal, parent.run, await self._flows(parent.run), fork.from_step)
+        if before is not None:
+            return before
         return await checkpoint_before(self.log, parent.run, fork.from_step)
+
+    async def _flows(self, run: Run) -> Collection[str]:
+        """The nodes of a run that are flows."""
+        nodes = (await self.sources.stored(run)).graph.nodes.values()
+        return [node.id for node in nodes if is_flow_kind(node.type)]
+
+    async def _can_fork(self, run_id: str, record: StoredEvent) -> bool:
+        """Whether a fork can begin after this event: a checkpoint, or a call of a flow."""
+        if record.kind in CHECKPOINT_KINDS:
+            return True
+        event = unseal(record) if record.kind == CallFinished.__name__ else None
+        if not isinstance(event, CallFinished):
+            return False
+        return node_of(place_of(event.step)) in await self._flows((await self.journal.load(run_id)).run)
 
     async def _checkpoint(self, run_id: str, seq: int) -> Folded:
         """A run as it stood at one of its checkpoints; refuses any other event."""
         head = (await self.journal.load(run_id)).position.seq
         found = await self.journal.read(run_id, after=seq - 1, limit=1) if 1 <= seq <= head else ()
-        if not found or found[0].kind not in CHECKPOINT_KINDS:
+        if not found or not await self._can_fork(run_id, found[0]):
             raise InvalidInput(
                 f"event {seq} of run {run_id} is not a checkpoint; `onward checkpoints {run_id}` lists them."
             )

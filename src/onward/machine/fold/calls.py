@@ -26,7 +26,7 @@ from onward.model.limits import bounded_sum, is_possible
 from onward.model.run import AttemptState, OpenCall, OpenStep, Run, StepCalls
 
 HELD, INTERRUPTED = AttemptState.HELD, AttemptState.INTERRUPTED
-LIMIT, RATE_LIMIT, GATE, PAUSE = "limit", "rate_limit", "gate", "pause"
+LIMIT, RATE_LIMIT, GATE, PAUSE, WAIT = "limit", "rate_limit", "gate", "pause", "wait"
 TOOL = CallKind.TOOL.value
 ANSWERS = (CallKind.MODEL.value, CallKind.PROGRAM.value)
 """Calls that a model answers."""
@@ -163,6 +163,13 @@ def _settled(run: Run, event: CallFinished) -> Changes:
     told.pop(event.call, None)
     settled = replace(calls, lost=lost, told=told, has_acted=acts)
     return _changed(run, replace(opened, calls=settled), run.open_calls)
+
+
+def with_calls(run: Run, opened: OpenStep) -> Changes:
+    """The step has calls from now on: what a flow asks is one."""
+    if opened.calls is not None:
+        return {}
+    return {"open_steps": {**run.open_steps, opened.step: replace(opened, calls=_calls(run, opened))}}
 
 
 def call_lost(run: Run, event: CallLost, at_us: int) -> Changes:

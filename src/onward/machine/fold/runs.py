@@ -89,16 +89,18 @@ def run_forked(run: Run, event: ev.RunForked, at_us: int) -> Changes:
         "ended_at_us": None,
         "worker": None,
         "last_worker": None,
-        # Other branches may have had attempts under way, whose end is unknown.
-        # The child of such a step stays with the other run.
+        # Other branches may have had attempts under way, whose end is unknown, and so has a flow that is
+        # forked between its calls. The child of such a step stays with the other run.
         "open_steps": {
-            name: replace(step, child=None) for name, step in run.open_steps.items() if branch_of(name)
+            name: replace(step, child=None)
+            for name, step in run.open_steps.items()
+            if branch_of(name) or (step.calls is not None and step.state is AttemptState.OPEN)
         },
         "managed_by": None,
         # A fork always has its own work tree.
         "workspace": replace(run.workspace, mode=ev.WORKTREE) if run.workspace else None,
         "restore_workspace": False,
-        "gates": asked_anew(_gates_of_branches(run), at_us),
+        "gates": asked_anew(_gates_kept(run), at_us),
         "retries": NOTHING,
         "pending": NOTHING_PENDING,
         "losses": 0,
@@ -111,12 +113,13 @@ def run_forked(run: Run, event: ev.RunForked, at_us: int) -> Changes:
     }
 
 
-def _gates_of_branches(run: Run) -> dict[str, Gate]:
-    """What is asked in branches. The question of an attempt that was under way is asked when that runs."""
+def _gates_kept(run: Run) -> dict[str, Gate]:
+    """What is asked in branches, and what a flow was told. The question of an attempt that was under way is
+    asked when that runs."""
     return {
         name: gate
         for name, gate in run.gates.items()
-        if branch_of(step := step_of_gate(name))
+        if (branch_of(step := step_of_gate(name)) or gate.stays)
         and not (gate.decided is None and is_in_step(name) and run.open_steps[step].state is not HELD)
     }
 

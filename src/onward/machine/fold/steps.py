@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import asdict, replace
 
-from onward.machine.fold.calls import begun_again, steering_taken
+from onward.machine.fold.calls import begun_again, steering_taken, with_calls
 from onward.machine.fold.changes import Changes, IllegalEvent, without
 from onward.machine.plan.route import MET
 from onward.machine.ticks import begun as begun_tick
@@ -353,7 +353,7 @@ def gate_opened(run: Run, event: GateOpened, at_us: int) -> Changes:
         asking = run.open_steps.get(step_of_gate(event.gate))
         if asking is None or asking.state is not AttemptState.OPEN:
             raise IllegalEvent(run.status, event, f"gate {event.gate} has no open attempt that asks")
-        return changes
+        return changes | with_calls(run, asking) if event.stays else changes
     at = place_of(event.gate)
     visits = run.visits.with_(at, run.visits.get(at, 0) + 1)
     return changes | {"visits": visits, "ticks": begun_tick(run.ticks, event.gate)}

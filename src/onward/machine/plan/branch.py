@@ -10,7 +10,7 @@ At a `loop_restart` edge the run ends, and a new one, linked to it, begins at th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from onward.machine.definition import (
     Definition,
 )
 from onward.machine.fold.calls import GATE as HELD_AT_GATE
-from onward.machine.fold.calls import LIMIT, RATE_LIMIT
+from onward.machine.fold.calls import LIMIT, RATE_LIMIT, WAIT
 from onward.machine.fold.steps import context_after
 from onward.machine.path import likely_path
 from onward.machine.plan.action import (
@@ -54,7 +54,7 @@ from onward.machine.plan.route import (
 )
 from onward.model import events as ev
 from onward.model.ids import child_run_id, derived_run_id, place, step_id
-from onward.model.run import AttemptState, Branch, Frozen, OpenStep, Run
+from onward.model.run import AttemptState, Branch, Frozen, Gate, OpenStep, Run
 from onward.pipeline.branches import FAN_IN, PARALLEL
 from onward.pipeline.graph import Edge, Graph, Node
 from onward.pipeline.rules.attributes import DEFAULT_FIDELITY, FIDELITIES
@@ -211,6 +211,10 @@ def _held(
         if asked and all(gate.decided is None for gate in asked) and len(asked) == len(opened.gates):
             return unanswered(run, asked, now_us)
     is_due = opened.retry_at_us is not None and opened.retry_at_us <= now_us
+    if opened.held == WAIT and not is_due:
+        asked = [run.gates[name] for name in opened.gates if name in run.gates]
+        if all(gate.decided is None for gate in asked) and len(asked) == len(opened.gates):
+            return _parked(run, opened, asked, now_us)
     if opened.held == RATE_LIMIT and not is_due:
         if opened.retry_at_us is None or opened.holds > HOLDS_MAX:
             return stop_with(run, ev.RunInterrupted(reason=reasons.RATE_LIMIT, detail=opened.reason))
@@ -221,6 +225,18 @@ def _held(
             run, ev.RunInterrupted(reason=reasons.LIMIT, detail=detail, wake_at_us=opened.retry_at_us)
         )
     return Execute(_started(definition, run, branch_id, node, opened.step, attempt=opened.attempt))
+
+
+def _parked(run: Run, opened: OpenStep, asked: Sequence[Gate], now_us: int) -> Action:
+    """A flow all of whose branches wait: for the first of an answer, a deadline and a time."""
+    action = unanswered(run, asked, now_us)
+    if opened.retry_at_us is None or not isinstance(action, Stop):
+        return action
+    (waiting,) = action.events[-1:]
+    if not isinstance(waiting, ev.RunWaiting):
+        return action
+    wake_us = min(opened.retry_at_us, waiting.wake_at_us or opened.retry_at_us)
+    return stop_with(run, ev.RunWaiting(wake_at_us=wake_us))
 
 
 def _started(
