@@ -102,6 +102,7 @@ export interface RunFilters {
 export const listRuns = (filters: RunFilters, cursor?: string, limit = 50, signal?: AbortSignal) =>
   get<RunList>('/runs', { ...filters, cursor, limit }, signal)
 export const findRun = (text: string) => get<RunList>('/runs', { find: text, limit: 10 })
+export const getRun = (id: string) => get<RunState>(run(id))
 export const showRun = (id: string, signal?: AbortSignal) => get<RunPage>(`${run(id)}/steps`, {}, signal)
 export const showStep = (id: string, step: string, signal?: AbortSignal) => get<T.StepPage>(`${run(id)}/step`, { step }, signal)
 export const listCalls = (id: string, step?: string) => get<T.CallList>(`${run(id)}/calls`, { step })

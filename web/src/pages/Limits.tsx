@@ -35,7 +35,7 @@ export default function Limits() {
         <span className="grow" />
         <nav className="seg hide-s" aria-label="Usage by">{BYS.map((one) => <Link key={one} href={`/limits${search({ by: one })}`} className={one === by ? 'on' : ''} aria-current={one === by ? 'page' : undefined}>{one[0]!.toUpperCase() + one.slice(1)}</Link>)}</nav>
       </div>
-      <div className="body pad grid gap-4" style={{ alignContent: 'start' }} tabIndex={0} role="region" aria-label="Limits and usage">
+      <div className="body pad grid gap-4" style={{ alignContent: 'start', gridAutoRows: 'max-content' }} tabIndex={0} role="region" aria-label="Limits and usage">
         <Today />
         <Usage by={by} />
         <Scopes />

@@ -33,7 +33,9 @@ export default function SignIn() {
       const then = params.get('then') ?? '/runs'
       go(then.startsWith('/') && !then.startsWith('//') ? then : '/runs', { replace: true })
     } catch (failed) {
-      setError(failed instanceof Problem ? [failed.message, failed.advice].filter(Boolean).join(' ') : String(failed))
+      const isUsed = 'code' in secret && failed instanceof Problem && failed.status === 401
+      setError(isUsed ? 'This link was used already, or it has expired. Print a new one: onward tokens link'
+        : failed instanceof Problem ? [failed.message, failed.advice].filter(Boolean).join(' ') : String(failed))
       setBusy(false)
     }
   }

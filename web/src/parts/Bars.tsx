@@ -1,25 +1,34 @@
 /** A series as bars, with the same figures as a table for who does not see it. */
 
+import { useLayoutEffect, useRef, useState } from 'react'
+
 export interface Bar {
   name: string
   short: string
   value: number
 }
 
-const W = 1110
 const H = 176
 const BASE = 149
 
 export function Bars({ label, bars, words, limit }: { label: string; bars: readonly Bar[]; words: (value: number) => string; limit: number | null }) {
+  const box = useRef<HTMLDivElement>(null)
+  const [wide, setWide] = useState(1110)
+  useLayoutEffect(() => {
+    const watch = new ResizeObserver(([entry]) => entry && setWide(Math.max(240, Math.round(entry.contentRect.width))))
+    if (box.current) watch.observe(box.current)
+    return () => watch.disconnect()
+  }, [])
+  const room = wide - 60
   const most = nice(Math.max(1, limit ?? 0, ...bars.map((bar) => bar.value)))
   const y = (value: number) => BASE - (value / most) * 130
-  const step = Math.min(73, 1050 / Math.max(1, bars.length))
+  const step = Math.min(73, room / Math.max(1, bars.length))
   const lines = [0.25, 0.5, 0.75, 1].map((share) => share * most)
   return (
-    <>
-      <svg viewBox={`0 0 ${W} ${H}`} className="plot" aria-hidden="true">
-        {lines.map((value) => <g key={value}><path d={`M0 ${y(value)}H1050`} stroke="var(--line)" /><text x={W - 2} y={y(value) + 4} textAnchor="end">{words(value)}</text></g>)}
-        {limit !== null && <path d={`M0 ${y(limit)}H1050`} stroke="var(--interrupted-solid)" strokeDasharray="4 3" strokeWidth="1.5" />}
+    <div ref={box} style={{ position: 'relative' }}>
+      <svg viewBox={`0 0 ${wide} ${H}`} className="plot" aria-hidden="true">
+        {lines.map((value) => <g key={value}><path d={`M0 ${y(value)}H${room}`} stroke="var(--line)" /><text x={wide - 2} y={y(value) + 4} textAnchor="end">{words(value)}</text></g>)}
+        {limit !== null && <path d={`M0 ${y(limit)}H${room}`} stroke="var(--interrupted-solid)" strokeDasharray="4 3" strokeWidth="1.5" />}
         {bars.map((bar, at) => (
           <g key={bar.name}>
             <title>{`${bar.name}: ${words(bar.value)}`}</title>
@@ -29,7 +38,7 @@ export function Bars({ label, bars, words, limit }: { label: string; bars: reado
         ))}
       </svg>
       <table className="sr"><caption>{label}</caption><tbody>{bars.map((bar) => <tr key={bar.name}><th scope="row">{bar.name}</th><td>{words(bar.value)}</td></tr>)}</tbody></table>
-    </>
+    </div>
   )
 }
 

@@ -2,7 +2,7 @@
 
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
-import { listLimits, previewResume, Problem, resetLimits, setLimit } from '../api/client'
+import { getRun, listLimits, Problem, resetLimits, setLimit } from '../api/client'
 import type { RunState } from '../api/shapes'
 import type { LimitList, LimitStop, ScopeShown } from '../api/types'
 import { keys } from '../state/keys'
@@ -66,14 +66,16 @@ export function LimitsPanel({ run, stop, onSaved }: { run: RunState; stop: Limit
 
   const after = async (failed: Record<string, string>) => {
     await cache.invalidateQueries({ queryKey: keys.limits })
-    const refused = await previewResume(run.id).then(() => null, (error: unknown) => error)
-    if (refused instanceof Problem) {
+    // Whether the limits leave room now is the server's word, and so is the sentence if they do not.
+    const now = await getRun(run.id).catch(() => null)
+    const isOver = now?.banner?.kind === 'limit' && !now.banner.actions.includes('resume')
+    if (isOver) {
       const row = rows.find((one) => one.measure === stop?.measure && (one.scope === stop.scope || stop.scope.startsWith(`${one.scope}/`))) ?? rows[0]!
-      failed[row.label] ??= refused.message
+      failed[row.label] ??= `${now.banner!.line.split('. ')[0]}.`
     }
     setErrors(failed)
     setSaved(!Object.keys(failed).length)
-    onSaved(!refused && !Object.keys(failed).length)
+    onSaved(!!now && !isOver && !Object.keys(failed).length)
     setBusy(false)
   }
   const save = async () => {

@@ -10,6 +10,8 @@ const isWriting = (target: EventTarget | null) =>
 
 let lead = ''
 let led: ReturnType<typeof setTimeout> | undefined
+/** The "g" that came before an event, if one did. */
+const leads = new WeakMap<Event, string>()
 
 /** Keys of a page: "j", "/", "Escape", or two in a row: "g r". */
 export function useKeys(keys: Keys) {
@@ -21,7 +23,10 @@ export function useKeys(keys: Keys) {
       if (isWriting(event.target) || document.querySelector('dialog[open], [popover]:popover-open')) return
       if (event.key.length === 1 && event.key !== '/' && event.key !== '?' && !lettersAreOn()) return
       const key = event.key.length === 1 ? event.key.toLowerCase() : event.key
-      const act = (lead && now.current[`${lead} ${key}`]) || (!lead && now.current[key])
+      const before = leads.get(event)
+      // A button or a link that has the focus keeps its Enter.
+      if (key === 'Enter' && event.target instanceof Element && event.target.closest('a, button, summary')) return
+      const act = now.current[before ? `${before} ${key}` : key]
       if (!act) return
       event.preventDefault()
       act(event)
@@ -31,17 +36,19 @@ export function useKeys(keys: Keys) {
   }, [])
 }
 
-/** "G" waits a second for the letter after it. Mounted once, before the keys of pages. */
+/** "G" waits a second for the letter after it. Mounted once; it hears keys before the pages do. */
 export function useLead() {
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target) || !lettersAreOn()) return
-      const was = lead
+      if (event.ctrlKey || event.metaKey || event.altKey || event.key === 'Shift' || isWriting(event.target)) return
       clearTimeout(led)
-      if (event.key.toLowerCase() === 'g' && !was) {
+      if (lead) {
+        leads.set(event, lead)
+        lead = ''
+      } else if (event.key.toLowerCase() === 'g') {
+        lead = 'g'
         led = setTimeout(() => (lead = ''), 1000)
-        setTimeout(() => (lead = 'g'))
-      } else if (was) setTimeout(() => (lead = ''))
+      }
     }
     addEventListener('keydown', pressed, { capture: true })
     return () => removeEventListener('keydown', pressed, { capture: true })
