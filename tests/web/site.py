@@ -42,6 +42,7 @@ class Site:
 
     shell: Shell
     server: Serving
+    windows: list[Window] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -79,8 +80,10 @@ class Window:
     lines: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     is_loss_expected: bool = False
+    is_shut: bool = False
 
     def __post_init__(self) -> None:
+        self.site.windows.append(self)
         self.page.on("console", self._said)
         self.page.on("pageerror", lambda error: self.lines.append(f"error: {error}"))
         self.page.on("dialog", self._opened)
@@ -107,12 +110,18 @@ class Window:
     def open(self, path: str) -> None:
         self.page.goto(self.site.url + path)
 
+    def shut(self) -> None:
+        """Let it hear nothing more."""
+        if not self.is_shut:
+            self.is_shut = True
+            self.page.context.close()
+
     def close(self) -> None:
         """Nothing was written into the console, and nothing was asked for elsewhere."""
+        self.shut()
         lines = [line for line in self.lines if not (self.is_loss_expected and UNREACHABLE.search(line))]
-        self.page.context.close()
-        assert lines == []
-        assert self.outside == []
+        assert lines == [], "\n".join(lines)
+        assert self.outside == [], self.outside
 
 
 def started(shell: Shell, port: int = 0) -> Serving:
@@ -135,6 +144,8 @@ def site_at(shell: Shell, model: str | None = None) -> Iterator[Site]:
     try:
         yield site
     finally:
+        for one in site.windows:
+            one.shut()
         if site.server.process.process.poll() is None:
             site.server.kill()
 

@@ -30,3 +30,10 @@ def test_nothing_is_fetched_from_elsewhere() -> None:
     addresses = re.compile(r"https?://(?!www\.w3\.org/)[a-z]")
     for path in [*SOURCES, WEB / "index.html", *WEB.glob("src/*.css"), *WEB.glob("public/*")]:
         assert not addresses.search(path.read_text()), path.name
+
+
+def test_resuming_stands_beside_cancelling() -> None:
+    """S4-24: the page's client has both, by the names that others use."""
+    client = (WEB / "src/api/client.ts").read_text()
+    assert re.search(r"export const resumeWorkflow = \(id: string", client)
+    assert re.search(r"export const cancelWorkflow = \(id: string", client)

@@ -62,7 +62,7 @@ def test_who_is_not_signed_in_comes_back_to_where_they_were(site: Site, windows:
 def test_an_interrupted_run_is_found_and_resumed_in_three_clicks(
     site: Site, shell: Shell, windows: Windows
 ) -> None:
-    """S0-37, S4-22, S4-23: amber, Resume first, and the run continues after its last finished step."""
+    """S0-37, S0-39, S4-22, S4-23: amber, Resume first, and it continues after its last finished step."""
     latch = shell.latch("here")
     site.add("line", pipeline(("one", shell.noting()), ("two", shell.noting(f"cat {latch._path}"))))
     run = site.run("line")
@@ -147,6 +147,22 @@ def test_a_failed_run_says_why_and_continues_when_the_reason_is_gone(
     repaired.touch()
     banner.get_by_role("button", name="Resume").click()
     expect(one.page.get_by_text("Completed", exact=True).first).to_be_visible()
+
+
+def test_a_run_that_cannot_continue_has_no_resume(site: Site, windows: Windows) -> None:
+    """S4-21: the button is there exactly where the server says that the run is recoverable."""
+    site.add("ship", YES_NO)
+    run = site.run("ship")
+    site.server.until(run, "waiting")
+    one = windows(site)
+    one.sign_in()
+    one.open(f"/runs/{run}")
+    expect(one.page.get_by_role("button", name="Cancel…")).to_be_visible()
+    expect(one.page.get_by_role("button", name="Resume")).to_have_count(0)
+    one.page.get_by_role("button", name="Cancel…").click()
+    one.page.get_by_role("dialog").get_by_role("button", name="Cancel run").click()
+    expect(one.page.get_by_text("Cancelled", exact=True).first).to_be_visible()
+    expect(one.page.get_by_role("button", name="Resume")).to_have_count(0)
 
 
 def test_a_gate_is_approved_with_the_keyboard(site: Site, windows: Windows) -> None:

@@ -180,9 +180,9 @@ function Cost({ page }: { page: RunPage }) {
         <div className="card"><span className="h">Stops</span><b>{whole(page.stops.length)}</b><div className="line">{page.claims > 1 ? `claimed ${whole(page.claims)} times` : 'claimed once'}</div></div>
       </div>
       {steps.length ? (
-        <div className="card" style={{ overflow: 'hidden' }}><table className="grid-list"><thead><tr><th>Step</th><th className="hide-s" style={{ width: '34%' }}>Share</th><th className="right">Answers</th><th className="right">Tokens</th><th className="right">Cost</th></tr></thead>
+        <div className="card" style={{ overflow: 'hidden' }}><table className="grid-list"><thead><tr><th>Step</th><th className="hide-s" style={{ width: '34%' }}>Share</th><th className="right hide-s">Answers</th><th className="right">Tokens</th><th className="right">Cost</th></tr></thead>
           <tbody>{[...steps].sort((a, b) => b.tokens - a.tokens).map((row) => (
-            <tr key={row.key}><td className="strong">{row.step}</td><td className="hide-s"><div className="meter"><i style={{ width: `${(row.tokens / most) * 100}%` }} /></div></td><td className="right num">{calls(row.step)}</td><td className="right num">{whole(row.tokens)}</td><td className="right num">{money(row.cost)}</td></tr>
+            <tr key={row.key}><td className="strong" style={{ overflowWrap: 'anywhere' }}>{row.step}</td><td className="hide-s"><div className="meter"><i style={{ width: `${(row.tokens / most) * 100}%` }} /></div></td><td className="right num hide-s">{calls(row.step)}</td><td className="right num">{whole(row.tokens)}</td><td className="right num">{money(row.cost)}</td></tr>
           ))}</tbody></table></div>
       ) : <p className="mid">No model was asked in this run.</p>}
     </div>

@@ -27,7 +27,7 @@ async function everyCheckpoint(id: string): Promise<Checkpoint[]> {
 
 const before = (one: Checkpoint, all: readonly Checkpoint[]) => {
   if (!one.next_node_id) return 'the end'
-  const visits = all.filter((other) => other.seq <= one.seq && other.next_node_id === one.next_node_id).length
+  const visits = all.filter((other) => other.seq <= one.seq && other.next_node_id === one.next_node_id && other.branch === one.branch).length
   return visits > 1 ? `${one.next_node_id}, ${ordinal(visits)} visit` : one.next_node_id
 }
 const ordinal = (n: number) => `${n}${['th', 'st', 'nd', 'rd'][n % 100 > 10 && n % 100 < 14 ? 0 : n % 10] ?? 'th'}`

@@ -165,13 +165,13 @@ function NodeShape({ node, isPicked, onPick, drag }: { node: Node; isPicked: boo
     <g
       className={`${kind} ${kind === 'running' ? 'open' : ''} ${isPicked ? 'picked' : ''}`}
       {...(pick ? {
-        role: 'button', tabIndex: 0, 'aria-label': `${node.label}, ${words}`, 'aria-pressed': isPicked, onClick: pick,
+        role: 'button', tabIndex: 0, 'aria-pressed': isPicked, onClick: pick,
         onKeyDown: (event: React.KeyboardEvent) => (event.key === 'Enter' || event.key === ' ') && (event.preventDefault(), onPick(step!)),
-      } : { role: 'img', 'aria-label': `${node.label}, ${words}` })}
+      } : {})}
     >
       <title>{`${node.id}${node.label === node.id ? '' : `: ${node.label}`} (${node.kind})${words ? ` - ${words}` : ''}`}</title>
       <Outline node={node} />
-      {lines.map((line, at) => <text key={at} className="label" x={cx} y={top + at * 17 + 4.5}>{line}</text>)}
+      {lines.map((line, at) => <text key={at} className="label" x={cx} y={top + at * 17 + 4.5}>{`${line} `}</text>)}
       {hasState && (
         <>
           <g className="mark" transform={`translate(${cx - stateWidth / 2 - 4} ${top + lines.length * 17})`}>

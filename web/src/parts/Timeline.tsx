@@ -144,11 +144,11 @@ function Row({ shown, isPicked, isParent, onPick, scale, stops, now }: {
   return (
     <button
       type="button" className={`tl w-full ${isCall ? 'call' : ''} ${isPicked ? 'sel' : ''}`} aria-current={isPicked ? 'true' : undefined}
-      aria-label={`${name}, ${row.state}${took ? `, ${took}` : ''}${note ? `, ${note}` : ''}`} onClick={() => onPick(isPicked ? null : row.step)}
+      onClick={() => onPick(isPicked ? null : row.step)}
     >
       <span className="tn" style={{ paddingLeft: 14 + depth * 18 }}>
         {isCall ? <span className={tone(row.state)} style={{ color: 'var(--c)' }}><Icon name={isTool ? 'tool' : 'model'} /></span> : <StatusGlyph of={state} />}
-        <span className={`cut grow ${isCall ? 'mono' : ''}`}>{name}</span>
+        <span className={`cut grow ${isCall ? 'mono' : ''}`}>{name}<span className="sr"> {row.state}</span></span>
         {note && <span className="note dim cut" style={{ fontSize: 11, maxWidth: '45%' }}>{note}</span>}
       </span>
       <span className="tb">
