@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onward.draw.scene import Trace
 from onward.engine.control.requests import AutoApprove, ForkRequest, QueueInterviewer, StartRequest
@@ -22,9 +23,9 @@ from onward.handlers.user_functions import running
 from onward.machine.decide.calls import calls_in_doubt
 from onward.model.call import AttemptHeld, CallFinished
 from onward.model.events import Event
-from onward.model.gate import Answer, GateDecided, GateOpened, GateWithdrawn
+from onward.model.gate import Answer, Choice, GateDecided, GateOpened, GateWithdrawn
 from onward.model.result import Result
-from onward.model.run import AttemptState, Run, RunStatus
+from onward.model.run import AttemptState, Gate, Run, RunStatus
 from onward.read.lookup import matching_steps, read_projection
 from onward.redact.redactor import Redactor
 from onward.store.port.runs import GateQuery
@@ -293,6 +294,45 @@ async def test_an_answer_never_counts_for_another_question(world: World) -> None
     run = await process.resume(action="retry")
     assert (run.status, run.gates[GATE].text) == (RunStatus.WAITING, "Charge 3?")
     assert run.gates[GATE].decided is None
+
+
+async def test_an_answer_that_names_what_was_shown_counts_for_no_other_question(world: World) -> None:
+    """S21: judged where it is decided. The gate has the name of the one that was shown."""
+    process = await at(world, Shop())
+    shown = (await process.start(SOURCE)).gates[GATE].content_hash
+    await process.engine.pause("run", by="ann")
+    asked = (await process.resume(action="retry")).gates[GATE]
+    assert (asked.text, asked.decided) == ("Charge the card for quote 2?", None)
+    for gate in (GATE, None):
+        with pytest.raises(Refused) as refused:
+            await answer(process, "yes", gate=gate, shown=shown)
+        assert refused.value.code == "gate_changed"
+    run = (await process.load()).run
+    assert (run.status, run.gates[GATE].decided) == (RunStatus.WAITING, None)
+    (row,) = await process.store.gates.open(GateQuery())
+    assert row.content_hash == asked.content_hash != shown
+    run = await answer(process, "yes", shown=row.content_hash)
+    assert (run.status, run.context["charged"]) == (RunStatus.COMPLETED, "charge 1")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"node": "other"},
+        {"type": "confirmation"},
+        {"text": "Charge 2?"},
+        {"about": "another cart"},
+        {"choices": (Choice(key="Y", label="Yes", to="left"),)},
+        {"choices": (Choice(key="Y", label="Yes", to="", data={"cost": 2}),)},
+        {"choices": ()},
+    ],
+)
+async def test_the_hash_of_what_is_shown_is_of_all_that_decides(change: dict[str, Any]) -> None:
+    """S21: what an answer leads to as well. When it was asked, and until when, changes nothing."""
+    choices = (Choice(key="Y", label="Yes", to=""),)
+    gate = Gate(gate="g#1", node="g", text="Charge?", choices=choices, opened_at_us=1)
+    assert replace(gate, **change).content_hash != gate.content_hash
+    assert replace(gate, opened_at_us=2, deadline_us=3, by="ann").content_hash == gate.content_hash
 
 
 async def test_another_question_under_an_answered_key_is_refused(world: World) -> None:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from onward.operations.http import VIEWER
 from onward.server.place import Asked, Place
 from tests.server.door import SOURCE, Door, a_door, door_of
+from tests.test_pause import GATED
 from tests.world import in_memory
 
 
@@ -71,6 +72,22 @@ async def test_a_caller_cannot_choose_who_they_are(door: Door) -> None:
 async def test_what_only_this_machine_has_is_not_over_http(door: Door) -> None:
     for field in ("source", "file", "path", "workdir", "workspace"):
         assert (await door.post("/api/runs", {"pipeline": "site", field: "x"})).code == "not_over_http"
+
+
+async def test_an_answer_counts_for_the_question_that_was_shown(door: Door) -> None:
+    """S21: the inbox and the run have the same hash; a program may leave it out."""
+    await door.process.start(GATED)
+    (listed,) = (await door.get("/api/gates", role="viewer")).json["gates"]
+    (shown,) = (await door.get("/api/runs/run/steps", role="viewer")).json["gates"]
+    assert shown["content_hash"] == listed["content_hash"]
+    said = {"gate": shown["gate"], "choice": "Y"}
+    wrong = await door.post("/api/runs/run/answer", {**said, "content_hash": "0" * 64}, role="approver")
+    assert (wrong.status, wrong.code) == (409, "gate_changed")
+    assert wrong.json["details"]["content_hash"] == shown["content_hash"]
+    (still,) = (await door.get("/api/gates", role="viewer")).json["gates"]
+    assert still == listed
+    right = {**said, "content_hash": shown["content_hash"]}
+    assert (await door.post("/api/runs/run/answer", right, role="approver")).json["status"] == "queued"
 
 
 async def test_the_same_key_finds_the_same_run_and_says_so(door: Door) -> None:

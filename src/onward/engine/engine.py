@@ -168,6 +168,7 @@ class Engine:
         *,
         by: str,
         gate: str | None = None,
+        shown: str | None = None,
         text: str = "",
         run: bool = True,
         terms: RequestTerms = NO_TERMS,
@@ -176,13 +177,15 @@ class Engine:
     ) -> Folded:
         """Decide a gate; with `run`, claim the run in the same transaction and execute it.
 
-        `interviewer` answers the gates of runs that this one then manages.
+        `shown` is the hash of the question as it was shown; another one is not answered. `interviewer`
+        answers the gates of runs that this one then manages.
         """
         return await self._answering.answer(
             run_id,
             answer,
             by=by,
             gate=gate,
+            shown=shown,
             text=text,
             run=run,
             terms=terms,

@@ -5,10 +5,12 @@ An answer is one of the gate's choices, a verdict, text, or nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, ClassVar
 
 import msgspec
+from blake3 import blake3
 
 from onward.model.context import check_value
 from onward.model.events import Event
@@ -28,6 +30,15 @@ class Choice(
     label: str
     to: str
     data: dict[str, Any] = {}
+
+
+def content_hash(*, gate: str, node: str, type: str, text: str, about: str, choices: Sequence[Choice]) -> str:
+    """What a person was shown who answers a question: what it asks, is about and offers, as one hash.
+
+    The deadline is not part of it: the same question asked anew is answered by the same answer.
+    """
+    shown = (gate, node, type, text, about, choices)
+    return blake3(msgspec.json.encode(shown, order="sorted")).hexdigest()
 
 
 class GateOpened(Event, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ import msgspec
 from blake3 import blake3
 
 from onward.model.call import Reserved, Streamed, Usage
-from onward.model.gate import Choice
+from onward.model.gate import Choice, content_hash
 from onward.model.run import DEAD_END, Frozen, RunStatus
 
 T = TypeVar("T")
@@ -107,6 +107,18 @@ class GateRow(Frozen, frozen=True, kw_only=True):
     deadline_us: int | None
     decided_by: str | None = None
     closed_at_us: int | None = None
+
+    @property
+    def content_hash(self) -> str:
+        """The hash of what is asked and offered."""
+        return content_hash(
+            gate=self.gate,
+            node=self.node,
+            type=self.type,
+            text=self.text,
+            about=self.about,
+            choices=self.choices,
+        )
 
 
 class MessageState(StrEnum):

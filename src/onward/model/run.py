@@ -14,7 +14,7 @@ import msgspec
 from onward.model.call import LimitHit
 from onward.model.context import NOTHING, FrozenMap
 from onward.model.events import Artifact, Managed, RunCreated, Tree, Workspace
-from onward.model.gate import Choice
+from onward.model.gate import Choice, content_hash
 
 
 class Simulation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -185,6 +185,18 @@ class Gate(Frozen, frozen=True, kw_only=True):
     answer: str = ""
     rejected: bool = False
     expired: bool = False
+
+    @property
+    def content_hash(self) -> str:
+        """The hash of what is asked and offered."""
+        return content_hash(
+            gate=self.gate,
+            node=self.node,
+            type=self.type,
+            text=self.text,
+            about=self.about,
+            choices=self.choices,
+        )
 
 
 class Branch(Frozen, frozen=True, kw_only=True):

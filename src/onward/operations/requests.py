@@ -321,12 +321,16 @@ class RunChange(Request, frozen=True, kw_only=True):
 
 
 class AnswerGate(RunChange, frozen=True, kw_only=True):
-    """Decide an open gate: by a choice, a verdict or words. The run is queued, and a worker executes it."""
+    """Decide an open gate: by a choice, a verdict or words. The run is queued, and a worker executes it.
+
+    `content_hash` is that of the question that was shown; if it is another by now, nothing is decided.
+    """
 
     gate: str | None = None
     choice: str = ""
     text: str = ""
     verdict: Verdict | None = None
+    content_hash: str | None = None
 
 
 class PauseRun(RunChange, frozen=True, kw_only=True):

@@ -313,6 +313,7 @@ def view_gate(gate: Gate) -> run_shapes.GateShown:
         "text": gate.text,
         "about": gate.about,
         "choices": [view_choice(choice) for choice in gate.choices],
+        "content_hash": gate.content_hash,
         "default": gate.default or None,
         "opened_at": instant(gate.opened_at_us),
         "deadline": instant(gate.deadline_us),

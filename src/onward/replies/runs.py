@@ -22,7 +22,10 @@ class ChoiceOffered(TypedDict):
 
 
 class GateShown(TypedDict):
-    """A question: what it asks, is about and offers, until when, and what was decided."""
+    """A question: what it asks, is about and offers, until when, and what was decided.
+
+    `content_hash` is of what it asks, is about and offers: an answer that names it counts for nothing else.
+    """
 
     gate: str
     node: str
@@ -30,6 +33,7 @@ class GateShown(TypedDict):
     text: str
     about: str
     choices: list[ChoiceOffered]
+    content_hash: str
     default: str | None
     opened_at: Instant
     deadline: Instant | None
@@ -50,7 +54,7 @@ class GateOfRun(GateShown):
 
 
 class GateListed(TypedDict):
-    """An open question in a list, with its run."""
+    """An open question in a list, with its run; `content_hash` as in a run."""
 
     run: str
     display_id: str
@@ -61,6 +65,7 @@ class GateListed(TypedDict):
     text: str
     about: str
     choices: list[ChoiceOffered]
+    content_hash: str
     opened_at: Instant
     deadline: Instant | None
 

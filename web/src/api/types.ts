@@ -340,10 +340,11 @@ export interface GateList {
   gates: GateListed[]
 }
 
-/** An open question in a list, with its run. */
+/** An open question in a list, with its run; `content_hash` as in a run. */
 export interface GateListed {
   about: string
   choices: ChoiceOffered[]
+  content_hash: string
   deadline: string | null
   display_id: string
   gate: string
@@ -361,6 +362,7 @@ export interface GateOfRun {
   answer: string
   by: string | null
   choices: ChoiceOffered[]
+  content_hash: string
   deadline: string | null
   decided: string | null
   default: string | null
@@ -383,6 +385,7 @@ export interface GateShown {
   answer: string
   by: string | null
   choices: ChoiceOffered[]
+  content_hash: string
   deadline: string | null
   decided: string | null
   default: string | null

@@ -107,7 +107,7 @@ function Detail({ gate }: { gate: GateListed }) {
     <section aria-label="Question" style={{ padding: '24px clamp(16px, 3vw, 32px) 32px', display: 'grid', gap: 18, alignContent: 'start' }}>
       <div className="line" style={{ alignItems: 'flex-start', gap: 16 }}>
         <div className="grow">
-          <h2 style={{ fontSize: 20, lineHeight: '28px', fontWeight: 620, letterSpacing: '-.022em', overflowWrap: 'anywhere' }}>{gate.text}</h2>
+          <h2 style={{ fontSize: 20, lineHeight: '28px', fontWeight: 620, letterSpacing: '-.022em', overflowWrap: 'anywhere' }}>{question.text}</h2>
           <div className="kv" style={{ marginTop: 4 }}>
             <span>{gate.pipeline}{page?.pipeline_version ? ` v${page.pipeline_version}` : ''}</span>
             {page?.chat && !page.chat.startsWith('run/') && <Link href={chatAddress(page.chat)}>chat {page.chat}</Link>}
@@ -117,10 +117,10 @@ function Detail({ gate }: { gate: GateListed }) {
         </div>
         <Link className="btn hide-s" href={runAddress(gate.run)}><Icon name="runs" size="sm" />Open run</Link>
       </div>
-      {gate.about && (
+      {question.about && (
         <div className="quote">
           <header><Icon name="agent" size="sm" /><span>Written by {author ? <>the agent <b className="strong" style={{ color: 'var(--ink)' }}>{author}</b></> : 'an agent'}. Onward did not write or check it.</span><span className="grow" />{hash && <span className="mono" title={hash}>sha {hash.slice(0, 4)}…{hash.slice(-4)}</span>}</header>
-          <div className="in" tabIndex={0}><Suspense fallback={<div className="prose plain">{gate.about}</div>}><Markdown text={gate.about} /></Suspense></div>
+          <div className="in" tabIndex={0}><Suspense fallback={<div className="prose plain">{question.about}</div>}><Markdown text={question.about} /></Suspense></div>
         </div>
       )}
       <Next gate={question} />

@@ -64,6 +64,7 @@ class Answering:
         *,
         by: str,
         gate: str | None = None,
+        shown: str | None = None,
         text: str = "",
         run: bool = True,
         terms: RequestTerms = NO_TERMS,
@@ -72,10 +73,11 @@ class Answering:
     ) -> Folded:
         """Decide a gate; with `run`, claim the run in the same transaction and execute it.
 
-        `interviewer` answers the gates of runs that this one then manages.
+        `shown` is the hash of the question as it was shown; another one is not answered. `interviewer`
+        answers the gates of runs that this one then manages.
         """
         said = answer if isinstance(answer, Answer) else Answer(answer, text)
-        decide = partial(decide_answer, gate_id=gate, answer=said, by=by)
+        decide = partial(decide_answer, gate_id=gate, answer=said, by=by, shown=shown)
         try:
             return await self._decide(run_id, decide, interviewer, run=run, terms=terms, stop=stop)
         except Refused as refusal:

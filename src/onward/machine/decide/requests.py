@@ -182,13 +182,27 @@ def decide_dismiss(run: Run, holder_view: HolderView, *, by: str) -> tuple[ev.Ev
 
 
 def decide_answer(
-    run: Run, holder_view: HolderView, *, gate_id: str | None, answer: Answer, by: str
+    run: Run,
+    holder_view: HolderView,
+    *,
+    gate_id: str | None,
+    answer: Answer,
+    by: str,
+    shown: str | None = None,
 ) -> tuple[ev.Event, ...]:
     """Decide a gate. The first decision is the decision; saying the same again is no contradiction.
 
+    `shown` is the hash of what the person was shown who answers; an answer to another question is refused.
     Once the deadline has passed, its rule is the first, whether or not a process has applied it.
     """
     gate = _gate(run, gate_id)
+    if shown is not None and shown != gate.content_hash:
+        raise Refused(
+            "gate_changed",
+            f"gate {gate.gate} asks something else than what was answered, so nothing is decided; "
+            f"`onward show {run.id}` has the question.",
+            details={"gate": gate.gate, "content_hash": gate.content_hash},
+        )
     decided = decision(gate, answer, by=by)
     if (gate.decided, gate.answer, gate.rejected) == (decided.choice, decided.text, decided.rejected):
         return ()

@@ -144,6 +144,7 @@ class Execution(msgspec.Struct, frozen=True):
             answer_of(request),
             by=request.by,
             gate=request.gate,
+            shown=request.content_hash,
             terms=terms_of(request),
             stop=self.stop,
             interviewer=self.interviewer,

@@ -157,6 +157,7 @@ def view_gate_row(row: GateRow) -> run_shapes.GateListed:
         "text": row.text,
         "about": row.about,
         "choices": [view_choice(choice) for choice in row.choices],
+        "content_hash": row.content_hash,
         "opened_at": instant(row.opened_at_us),
         "deadline": instant(row.deadline_us),
     }

@@ -172,6 +172,7 @@ class LocalDecide(msgspec.Struct, frozen=True):
             answer_of(request),
             by=request.by,
             gate=request.gate,
+            shown=request.content_hash,
             run=False,
             terms=terms_of(request),
         )

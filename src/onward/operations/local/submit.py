@@ -41,6 +41,8 @@ def terms_of(request: RunChange | ResumeRun | NewRun) -> RequestTerms:
         asked.pop("raises", None)
     if not asked.get("only_stopped"):  # and those from before a resume could ask for it
         asked.pop("only_stopped", None)
+    if asked.get("content_hash", "") is None:  # and those from before an answer could name its question
+        del asked["content_hash"]
     body = None if key is None else msgspec.json.encode(asked, order="sorted")
     return RequestTerms(None if key is None else check_key(key), body, asked.get("if_head"))
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onward.model.call import CallKind
+from onward.model.gate import Choice, content_hash
 from onward.model.ids import node_of, place_of
 from onward.model.values import rfc3339
 from onward.server.documents import statuses
@@ -282,13 +283,22 @@ def _gate_of(event: EventShown) -> GateShown:
         {"key": one["key"], "label": one["label"], "to": one["to"], "data": one.get("data", {})}
         for one in event["choices"]
     ]
+    kind, about = event.get("type", "multiple_choice"), event.get("about", "")
     return {
         "gate": event["gate"],
         "node": event["node"],
-        "type": event.get("type", ""),
+        "type": kind,
         "text": event["text"],
-        "about": event.get("about", ""),
+        "about": about,
         "choices": choices,
+        "content_hash": content_hash(
+            gate=event["gate"],
+            node=event["node"],
+            type=kind,
+            text=event["text"],
+            about=about,
+            choices=msgspec.convert(choices, list[Choice]),
+        ),
         "default": event.get("default"),
         "opened_at": event["at"],
         "deadline": rfc3339(event["deadline_us"]) if "deadline_us" in event else None,

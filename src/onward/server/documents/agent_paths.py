@@ -215,6 +215,7 @@ async def select(asked: Asked) -> Response:
         run=EXACT + run,
         gate=gate["gate"],
         choice=agents.choice_at(gate, given.selected_index),
+        content_hash=gate["content_hash"],  # the index means nothing for another question
         by=asked.by,
         key=key_of(asked),
     )
