@@ -27,6 +27,7 @@ from bench.feeds import feeds
 from bench.figure import Figure
 from bench.files import files_cost
 from bench.floor import Row, postgres_rate, sqlite_rate
+from bench.flows import flows_cost
 from bench.hot_scope import hot_scope
 from bench.messages import message_streams
 from bench.models import model_streams
@@ -54,6 +55,7 @@ PARTS = (
     "messages",
     "streaming",
     "calls",
+    "flows",
     "agents",
     "limits",
     "workers",
@@ -267,6 +269,9 @@ async def report(rounds: int, only: str | None) -> bool:
         if only in (None, "calls"):
             for place in (sqlite, postgres):
                 add(*await calls_cost(place.name, place.fresh, rounds))
+        if only in (None, "flows"):
+            for place in (sqlite, postgres):
+                add(*await flows_cost(place.name, place.fresh, rounds))
         if only in (None, "agents"):
             for place in (sqlite, postgres):
                 add(*await agent_rounds(place.name, place.fresh, rounds))

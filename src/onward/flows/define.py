@@ -115,7 +115,7 @@ class Step(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<step {self.name}>"
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[None, None, R]:
         scope = here.get()
         if not isinstance(scope, Scope) and not inspect.iscoroutinefunction(self.function):
             try:
@@ -308,7 +308,7 @@ class Flow(Generic[P, R]):
         }
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[None, None, R]:
         scope = here.get()
         if isinstance(scope, Scope):
             return self._inside(scope, args, kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -22,6 +23,8 @@ class FlowHandler(msgspec.Struct, frozen=True):
 
     flow: Flow[Any, Any]
     keeps_time: bool = False
+    stands_in: Mapping[str, Callable[..., Any]] | None = None
+    """What is called in place of the functions of steps, by their names: for tests."""
 
     async def run(self, step: StepContext) -> Result:
         """One attempt: the function from its beginning, with the answers that its history has."""
@@ -30,7 +33,7 @@ class FlowHandler(msgspec.Struct, frozen=True):
             arguments = flow.arguments(step.values)
         except InvalidInput as error:
             return self._failed(said(error))
-        run = FlowRun(flow.name, step)
+        run = FlowRun(flow.name, step, self.stands_in)
         try:
             value = await run.run(flow.begun(arguments))
         except FlowChanged as error:

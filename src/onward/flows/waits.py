@@ -43,7 +43,7 @@ async def sleep(duration: str | float) -> None:
     if left_us < IN_MEMORY_US:
         await _rested(flow, due_us)
         return
-    async with flow.parked(key, Parked(f"{key} until {rfc3339(due_us)}", due_us)):
+    async with flow.parked(key, Parked(f"until {rfc3339(due_us)} ({key})", due_us)):
         while flow.recorder.now_us() < due_us:
             await _rested(flow, due_us)
 
@@ -68,7 +68,7 @@ async def ask(
     """
     scope, flow = _here("ask")
     if choices is None and type in (None, YES_NO):
-        choices = ["yes", "no"]
+        choices, type = ["yes", "no"], YES_NO
     put = step_question(
         "ask",
         question,
@@ -100,7 +100,7 @@ async def _answered(
     await flow.guarded(recorder.put(key, put, patches))
     answered = await flow.guarded(recorder.taken(key, put, patches))
     if answered is None:
-        async with flow.parked(key, Parked(f"{key} for an answer", is_asked=True)):
+        async with flow.parked(key, Parked(f"for an answer ({key})", is_asked=True)):
             while answered is None:
                 await flow.guarded(recorder.rest(None, looks=True))
                 answered = await flow.guarded(recorder.taken(key, put, patches))

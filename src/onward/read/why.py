@@ -73,6 +73,8 @@ def now_words(row: RunRow, ticks: Sequence[Tick], waiting: WaitingFor | None) ->
         case RunStatus.RUNNING:
             return _running_words(ticks)
         case RunStatus.WAITING:
+            if row.detail:  # a flow says what its branches wait for
+                return sentence(f"Waits: {row.detail}")
             asked = [tick.step for tick in ticks if tick.state == "waiting"]
             return f"Waits for an answer at {listed(asked)}." if asked else "Waits for an answer."
         case RunStatus.COMPLETED:

@@ -356,6 +356,12 @@ def _from_node(definition: Definition, run: Run, request: ResumeRequest) -> str 
             raise InvalidInput(
                 f"the pipeline has no node {request.from_node!r}; it has {', '.join(definition.graph.nodes)}."
             )
+        at_it = [opened for opened in run.open_steps.values() if opened.node == request.from_node]
+        if is_flow_kind(definition.kind(request.from_node)) and any(opened.calls for opened in at_it):
+            raise InvalidInput(
+                f"--from {request.from_node} would repeat every finished step of the flow; a plain resume "
+                f"continues it, and `onward replay {called(run.id)} --from STEP` begins at one of them."
+            )
         return request.from_node
     return run.stopped_step if reason_of(run.reason).continues_at is ContinuesAt.STOPPED else None
 

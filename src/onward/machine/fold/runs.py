@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from onward.machine.fold.calls import after_resume, let_go, lifted, steering_given_back
+from onward.machine.fold.calls import WAIT, after_resume, let_go, lifted, steering_given_back
 from onward.machine.fold.changes import Changes, IllegalEvent
 from onward.machine.fold.steps import asked_anew, drop_branches, without_gates_of
 from onward.model import events as ev
@@ -175,7 +175,8 @@ def _released(wake_at_us: int | None) -> Changes:
 
 
 def run_waiting(run: Run, event: ev.RunWaiting, at_us: int) -> Changes:
-    return _released(event.wake_at_us)
+    parked = [step.reason for step in run.open_steps.values() if step.held == WAIT and step.reason]
+    return {**_released(event.wake_at_us), "detail": "; ".join(parked)}
 
 
 def run_queued(run: Run, event: ev.RunQueued, at_us: int) -> Changes:

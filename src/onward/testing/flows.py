@@ -1,0 +1,155 @@
+"""Flows in tests, without a database: steps are played, people answer at once, and days pass in no time.
+
+test = FlowTest(answers={"Ship it?": "yes"}, steps={research: Notes("durable")})
+assert await test.run(build.bind("durable")) == Site(...)
+await test.check_replays(build.bind("durable"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from onward.engine.control.requests import ForkRequest, Resume, StartRequest
+from onward.engine.engine import Engine
+from onward.errors import FlowFailed
+from onward.flows.define import Bound, Step
+from onward.flows.handler import FlowHandler
+from onward.model.call import CallFinished
+from onward.model.gate import Answer
+from onward.model.run import Run, RunStatus
+from onward.pipeline.build import build
+from onward.pipeline.flow_source import NODE
+from onward.store.codec import unseal
+from onward.store.memory.adapter import MemoryDatabase
+from onward.testing.clock import ManualClock, SeededDice, SeededIds
+
+R = TypeVar("R")
+Said = Answer | str | bool
+
+
+class FlowTest:
+    """Runs flows in memory.
+
+    `steps` says what steps do here, by the step or its name: return a value, raise an exception, or what a
+    function says; the others run as they are. `answers` are those of people, by the question or its key.
+    """
+
+    def __init__(
+        self,
+        *,
+        answers: Mapping[str, Said] | None = None,
+        steps: Mapping[Step[..., Any] | str, Any] | None = None,
+    ) -> None:
+        self._answers = dict(answers or {})
+        self._stands_in = {
+            one if isinstance(one, str) else one.name: _function(played)
+            for one, played in (steps or {}).items()
+        }
+        self.calls: list[str] = []
+        """The keys of the calls that the last flow made, in the order in which they were recorded."""
+
+    async def run(self, bound: Bound[R]) -> R:
+        """What the flow returns; FlowFailed if it fails."""
+        world = _World(self._stands_in, self._answers, bound)
+        run = await world.finished(await world.begin("run"))
+        self.calls = [event.call for _, event in await world.calls("run")]
+        return bound.flow.returned(_result(run))
+
+    async def check_replays(self, bound: Bound[Any]) -> int:
+        """Run the flow, then continue it from every place of its history, as after a crash there.
+
+        AssertionError names the place at which the flow calls something else than its history has. Returns
+        how many places were tried.
+        """
+        world = _World(self._stands_in, self._answers, bound)
+        _result(await world.finished(await world.begin("run")))
+        calls = await world.calls("run")
+        for number, (seq, event) in enumerate(calls):
+            forked = await world.engine.fork("run", ForkRequest(seq, new_id=f"replay-{number}"))
+            run = await world.finished(await world.resume(forked.run.id))
+            if run.status is not RunStatus.COMPLETED:
+                raise AssertionError(f"continued after {event.call!r}, the flow fails: {run.detail}")
+        self.calls = [event.call for _, event in calls]
+        return len(calls)
+
+
+def _function(played: Any) -> Callable[..., Any]:
+    """What stands in for a step's function."""
+    if isinstance(played, BaseException) or (isinstance(played, type) and issubclass(played, BaseException)):
+
+        async def fail(*args: Any, **kwargs: Any) -> Any:
+            raise played
+
+        return fail
+    if isinstance(played, Step):
+        return played.function
+    if callable(played):
+        return played  # type: ignore[no-any-return]
+
+    async def answer(*args: Any, **kwargs: Any) -> Any:
+        return played
+
+    return answer
+
+
+def _result(run: Run) -> Any:
+    if run.status is not RunStatus.COMPLETED:
+        raise FlowFailed(run.id, run.status.value, run.reason, run.detail)
+    return run.context[f"{NODE}.result"]
+
+
+class _World:
+    """One flow in a database of its own, in memory."""
+
+    def __init__(
+        self, stands_in: Mapping[str, Callable[..., Any]], answers: Mapping[str, Said], bound: Bound[Any]
+    ) -> None:
+        self._answers, self._bound = answers, bound
+        self._clock = ManualClock()
+        handler = FlowHandler(bound.flow, stands_in=stands_in)
+
+        self.engine = Engine(
+            MemoryDatabase(self._clock.now_us).connect(),
+            clock=self._clock,
+            ids=SeededIds(1),
+            dice=SeededDice(1),
+            handlers={bound.flow.kind: handler},
+        )
+
+    async def begin(self, run_id: str) -> Run:
+        flow = self._bound.flow
+        pipeline = build(flow.source, file=f"<{flow.name}>", rules=())
+        start = StartRequest(run_id=run_id, inputs=self._bound.inputs)
+        return (await self.engine.start(pipeline, start)).run
+
+    async def resume(self, run_id: str) -> Run:
+        return (await self.engine.resume(run_id, Resume(original=True))).run
+
+    async def finished(self, run: Run) -> Run:
+        """The run at its end: questions are answered, and time passes until it is due."""
+        while run.status in (RunStatus.WAITING, RunStatus.QUEUED):
+            gates = [gate for gate in run.gates.values() if gate.decided is None]
+            answer = next((found for gate in gates if (found := self._answer(gate)) is not None), None)
+            if answer is not None:
+                name, said = answer
+                run = (await self.engine.answer(run.id, Answer.of(said), by="test", gate=name)).run
+                continue
+            if run.wake_at_us is None:
+                asked = ", ".join(repr(gate.text) for gate in gates)
+                raise AssertionError(f"the flow asks {asked}, and the test has no answer: answers={{…}}")
+            self._clock.advance(max(0, run.wake_at_us - self._clock.now_us()) / 1_000_000 + 0.001)
+            run = await self.resume(run.id)
+        return run
+
+    def _answer(self, gate: Any) -> tuple[str, Said] | None:
+        key = gate.gate.partition(":")[2]
+        for name in (gate.text, key):
+            if name in self._answers:
+                return gate.gate, self._answers[name]
+        return None
+
+    async def calls(self, run_id: str) -> list[tuple[int, CallFinished]]:
+        log = await self.engine.journal.read(run_id)
+        events = [(record.seq, unseal(record)) for record in log]
+        return [(seq, event) for seq, event in events if isinstance(event, CallFinished)]

@@ -1,0 +1,77 @@
+"""FlowTest: flows without a database, and continued from every place of their history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from onward.errors import FlowFailed
+from onward.flows.branches import each, gather
+from onward.flows.define import flow, step
+from onward.flows.values import now
+from onward.flows.waits import ask, sleep
+from onward.testing.flows import FlowTest
+
+
+@dataclass
+class Order:
+    id: str
+    cents: int
+
+
+@step
+async def charge(order: Order) -> str:
+    raise AssertionError("no test reaches the bank")
+
+
+@step
+async def pack(item: str) -> str:
+    return f"{item} in a box"
+
+
+@flow
+async def ship(order: Order) -> list[str]:
+    receipt, boxes = await gather(charge(order), each(pack, ["lamp", "chair"]))
+    await sleep("2d")
+    if (await ask("Ship it?")).choice != "yes":
+        return []
+    return [receipt, *boxes, str(now() < now())]
+
+
+ORDER = Order("o-17", 500)
+PLAYED = FlowTest(answers={"Ship it?": "yes"}, steps={charge: "receipt 1"})
+
+
+async def test_a_flow_runs_without_a_database_a_bank_or_two_days() -> None:
+    assert await PLAYED.run(ship.bind(ORDER)) == ["receipt 1", "lamp in a box", "chair in a box", "False"]
+    assert set(PLAYED.calls) == {
+        *("gather.0/charge", "gather.1/each.0/pack", "gather.1/each.1/pack", "sleep", "ask"),
+    }
+
+
+async def test_a_flow_is_continued_from_every_place_of_its_history() -> None:
+    assert await PLAYED.check_replays(ship.bind(ORDER)) == 5
+
+
+async def test_a_flow_that_depends_on_something_else_is_caught_with_its_place() -> None:
+    dice = iter(range(1_000))
+
+    @flow
+    async def careless() -> str:
+        first = await pack(f"item {next(dice)}")
+        return first + await pack("second")
+
+    with pytest.raises(AssertionError, match=r"after 'pack', the flow fails: .*'pack' was called with"):
+        await FlowTest().check_replays(careless.bind())
+
+
+async def test_an_exception_is_raised_in_place_of_a_step() -> None:
+    test = FlowTest(steps={charge: ValueError("declined")})
+    with pytest.raises(FlowFailed, match="ValueError: declined"):
+        await test.run(ship.bind(ORDER))
+
+
+async def test_a_question_without_an_answer_is_named() -> None:
+    with pytest.raises(AssertionError, match="the flow asks 'Ship it\\?', and the test has no answer"):
+        await FlowTest(steps={"charge": "receipt"}).run(ship.bind(ORDER))

@@ -1,0 +1,87 @@
+"""Processes that execute a flow are killed with kill -9; a ledger outside says what they did."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SITE = ROOT / "examples/flow/site.py"
+ONWARD = [sys.executable, "-m", "onward"]
+
+
+def onward(
+    work: Path, db: str, *words: str, kill_after_s: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command; kill it when its time is over."""
+    process = subprocess.Popen(
+        [*ONWARD, *words, "--db", db], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "ONWARD_ANSWERS": "wait"},
+    )  # fmt: skip
+    try:
+        out, err = process.communicate(timeout=kill_after_s or 120)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        out, err = process.communicate()
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def answered(work: Path, db: str, run: str) -> Counter[str]:
+    """The calls that have an answer, as `onward calls` lists them."""
+    listed = json.loads(onward(work, db, "calls", run, "--json").stdout)
+    return Counter(one["call"] for one in listed if one["state"] == "ok")
+
+
+def done(work: Path) -> Counter[str]:
+    ledger = work / "ledger.txt"
+    return Counter(ledger.read_text().splitlines()) if ledger.exists() else Counter()
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_flow_killed_again_and_again_repeats_nothing_that_finished(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    db = str(tmp_path / "runs.db") if kind == "sqlite" else request.getfixturevalue("postgres_emptied_url")
+    shutil.copy(SITE, tmp_path / "site.py")
+    dice = random.Random(7)
+    words = ["run", "site.py:build", "--set", "topic=durable", "--run-id", "order-17"]
+    deadline = time.monotonic() + 100
+    kept: Counter[str] = Counter()
+    run: dict[str, Any] = {}
+    for life in range(30):
+        assert time.monotonic() < deadline, "it does not come to its end"
+        before = done(tmp_path)
+        onward(tmp_path, db, *words, kill_after_s=0.6 + dice.random() if life < 8 else None)
+        shown = json.loads(onward(tmp_path, db, "show", "order-17", "--json").stdout or "{}")
+        if not shown:
+            continue
+        now = done(tmp_path)
+        for key, what in (("research", "research"), ("gather.0/page", "page front"), ("pay", "pay")):
+            if kept[key]:
+                assert now[what] == before[what], f"{key} ran again"
+        kept = answered(tmp_path, db, "order-17")
+        run = shown
+        if run["status"] == "completed":
+            break
+        words = ["resume", "order-17", "--take-over"]
+        if run["status"] == "waiting" and run["gates"]:
+            words = ["answer", "order-17", "yes"]
+        elif run["step_in_doubt"]:
+            words = ["resume", "order-17", "--continue", "--answer", "pay=by hand"]
+    assert run.get("status") == "completed", run
+    assert done(tmp_path)["pay"] == 1
+    value = run["context"]["flow.result"]
+    assert value[:2] == ["front", "back"]
