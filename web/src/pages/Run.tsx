@@ -66,7 +66,7 @@ function Loaded({ page }: { page: RunPage }) {
     '[': () => move(-1),
     ']': () => move(1),
     f: () => may && change({ fork: 'choose' }, true),
-    r: () => document.getElementById('resume')?.click(),
+    r: () => document.querySelector<HTMLButtonElement>('#resume-slot button')?.click(),
     Escape: () => step && change({ step: null, panel: null }),
   })
   const pick = (one: string | null) => change({ step: one, panel: null })
@@ -85,8 +85,8 @@ function Loaded({ page }: { page: RunPage }) {
         </div>
         <Meta page={page} />
       </header>
-      {question ? <div style={{ padding: '4px 20px 14px' }}><GateCard gate={question} /></div>
-        : page.banner && <div style={{ padding: '4px 20px 14px' }} className="slot"><BannerSlot banner={page.banner} run={page} startOpen={params.get('limits') === 'open'} /></div>}
+      {question ? <div className="slot"><GateCard gate={question} /></div>
+        : page.banner && <div className="slot"><BannerSlot banner={page.banner} run={page} startOpen={params.get('limits') === 'open'} /></div>}
       <div className="tabs" role="tablist" aria-label="Run">
         {TABS.map((one) => (
           <button key={one} type="button" role="tab" aria-selected={one === tab} className={one === tab ? 'on' : ''} onClick={() => change({ tab: one === 'steps' ? null : one })}>

@@ -67,12 +67,12 @@ export default function Runs() {
     '/': () => document.getElementById('search')?.focus(),
     Escape: () => (selected.size ? setSelected(new Set()) : setAt(-1)),
   })
-  const select = (id: string, on: boolean) => setSelected((before) => {
+  const select = useCallback((id: string, on: boolean) => setSelected((before) => {
     const now = new Set(before)
     if (on) now.add(id)
     else now.delete(id)
     return now
-  })
+  }), [])
 
   if (!isFiltered && query.data && !runs.length) return <FirstStart />
   return (
@@ -122,7 +122,7 @@ function Needs({ filters }: { filters: RunFilters }) {
     { status: 'waiting', count: by.waiting, says: 'wait for an answer', note: deadlines[0] && <>next in <Countdown until={deadlines[0]} /></> },
     { status: 'interrupted', count: resumable('interrupted'), says: 'interrupted, can resume', note: null },
     { status: 'failed', count: resumable('failed'), says: 'failed, can resume', note: null },
-    { status: 'running', count: by.running, says: workers ? `running in ${workers} ${workers === 1 ? 'process' : 'processes'}` : 'running', note: by.queued ? `${whole(by.queued)} queued` : null },
+    { status: 'running', count: by.running, says: workers && by.running ? `running in ${workers} ${workers === 1 ? 'process' : 'processes'}` : 'running', note: by.queued ? `${whole(by.queued)} queued` : null },
   ]
   return (
     <section className="need" aria-label="Needs you">

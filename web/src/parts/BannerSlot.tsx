@@ -42,14 +42,16 @@ export function Banner({ tone, title, line, children, panel }: {
 
 export function BannerSlot({ banner, run, startOpen = false }: { banner: BannerShown | null; run: RunState & { user_message?: string | null }; startOpen?: boolean }) {
   // Another stop of the same run begins with a closed panel.
-  return banner && <Slot key={`${run.id}/${run.head}/${banner.kind}`} banner={banner} run={run} startOpen={startOpen} />
+  return banner && <Slot key={`${run.id}/${banner.kind}/${run.stops.at(-1)?.seq}`} banner={banner} run={run} startOpen={startOpen} />
 }
 
 function Slot({ banner, run, startOpen }: { banner: BannerShown; run: RunState & { user_message?: string | null }; startOpen: boolean }) {
   const [open, setOpen] = useState(startOpen && banner.kind === 'limit')
   const isLimit = banner.kind === 'limit'
-  // Saved limits leave room when the server no longer says to what they must be raised.
-  const [hasRoom, setHasRoom] = useState(banner.actions.includes('resume'))
+  // The server says whether the limits leave room: in the banner, and at once when they are saved here.
+  const said = banner.actions.join()
+  const [saved, setSaved] = useState<{ said: string; hasRoom: boolean } | null>(null)
+  const hasRoom = saved?.said === said ? saved.hasRoom : banner.actions.includes('resume')
   const may = useRole('operator')
   const title = banner.kind === 'rate_limit' && banner.until
     ? <>The provider asks to wait. Resumes by itself in <Countdown until={banner.until} />.</>
@@ -57,7 +59,7 @@ function Slot({ banner, run, startOpen }: { banner: BannerShown; run: RunState &
   return (
     <Banner
       tone={TONES[banner.colour]} title={title} line={banner.line}
-      panel={isLimit && open && <LimitsPanel run={run} stop={banner.limit} onSaved={setHasRoom} />}
+      panel={isLimit && open && <LimitsPanel run={run} stop={banner.limit} onSaved={(room) => setSaved({ said, hasRoom: room })} />}
     >
       {may && banner.actions.map((action) => {
         switch (action) {

@@ -1,7 +1,7 @@
 /** Runs as rows of fixed height, of which only those on screen are in the document. */
 
 import { useVirtualizer } from '@tanstack/react-virtual'
-import { useEffect, useMemo, useSyncExternalStore, type ReactNode, type RefObject } from 'react'
+import { memo, useEffect, useMemo, useSyncExternalStore, type ReactNode, type RefObject } from 'react'
 import { Link, useLocation } from 'wouter'
 import { resumeWorkflow } from '../api/client'
 import type { RunListed } from '../api/shapes'
@@ -91,7 +91,7 @@ export function RunTable({ runs, at, setAt, selected, onSelect, onSeen, more, sc
   )
 }
 
-function Row({ run, index, isAt, isSelected, onSelect }: {
+const Row = memo(function Row({ run, index, isAt, isSelected, onSelect }: {
   run: RunListed
   index: number
   isAt: boolean
@@ -120,7 +120,7 @@ function Row({ run, index, isAt, isSelected, onSelect }: {
       <span role="cell" className="c-act right"><RowAction run={run} /></span>
     </div>
   )
-}
+})
 
 /** What a run does now, or why it stopped: one sentence, two lines at most. */
 export function Why({ run }: { run: RunListed }) {

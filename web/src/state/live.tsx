@@ -187,13 +187,19 @@ function state(cache: QueryClient, id: string, data: StateData) {
   })
 }
 
-/** What a run that changed means for lists and chats; whether it is new to the lists. */
+/** What a run that changed means for lists and chats; whether a list should have it and has not. */
 function known(cache: QueryClient, run: { run: string; chat: string; status: string; head: number }): boolean {
-  let found = false
-  for (const [, list] of cache.getQueriesData<InfiniteData<RunList>>({ queryKey: ['runs'] }))
-    found ||= !!list?.pages.some((page) => page.runs.some((one) => one.id === run.run))
+  let isNew = false
+  for (const [key, list] of cache.getQueriesData<InfiniteData<RunList>>({ queryKey: ['runs'] })) {
+    if (!list || list.pages.some((page) => page.runs.some((one) => one.id === run.run))) continue
+    // Ids begin with the time: one that is greater than the first of the list was made later. A filtered list
+    // may also get an older run that has just come into the status that it is about.
+    const { status = [], ...others } = key[1] as { status?: readonly string[] }
+    const isLater = run.run > (list.pages[0]?.runs[0]?.id ?? '')
+    isNew ||= status.length ? status.includes(run.status) && !Object.keys(others).length : isLater
+  }
   const page = cache.getQueryData<ChatPage>(keys.chat(run.chat))
   if (page && !page.runs.some((one) => one.id === run.run)) void cache.invalidateQueries({ queryKey: keys.chat(run.chat) })
   void cache.invalidateQueries({ queryKey: keys.chats })
-  return !found && run.head <= 3
+  return isNew
 }

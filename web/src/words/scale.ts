@@ -86,5 +86,8 @@ function labelsOf(placed: readonly { kind: Kind; from: number; to: number; left:
     const near = [...middles, ...labels.map((label) => label.at)].some((other) => Math.abs(other - one.at) < LABEL_DISTANCE * 0.75)
     if (!near || (one.at === 0 && !middles.some((other) => other < 0.06))) labels.push(one)
   }
-  return labels.sort((a, b) => a.at - b.at)
+  // Two labels of the same second would only say it twice.
+  const second = (time: number) => Math.floor((time - begin) / 1000)
+  const sorted = labels.sort((a, b) => a.at - b.at)
+  return sorted.filter((one, at) => at === 0 || second(one.time) !== second(sorted[at - 1]!.time))
 }
