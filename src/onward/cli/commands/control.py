@@ -61,10 +61,12 @@ async def pause(
     async with remote.desk_of(common, out) as server:
         if server is not None:
             ask = partial(server.operations.decide.pause_run, asking)
-            return await remote.ask_to_stop(server, ask, RunStatus.PAUSED, timeout_s)
+            stopped = partial(server.stopped, timeout_s=timeout_s)
+            return await _ask(server, ask, RunStatus.PAUSED, stopped if timeout_s else None)
     async with foreground(common, out) as desk:
         ask = partial(desk.operations.decide.pause_run, asking)
-        return await _ask(desk, ask, RunStatus.PAUSED, timeout_s)
+        stopped = partial(_stopped, desk, ask, timeout_s)
+        return await _ask(desk, ask, RunStatus.PAUSED, stopped if timeout_s else None)
 
 
 async def cancel(
@@ -84,10 +86,12 @@ async def cancel(
     async with remote.desk_of(common, out) as server:
         if server is not None:
             ask = partial(server.operations.decide.cancel_run, asking)
-            return await remote.ask_to_stop(server, ask, RunStatus.CANCELLED, timeout_s)
+            stopped = partial(server.stopped, timeout_s=timeout_s)
+            return await _ask(server, ask, RunStatus.CANCELLED, stopped if timeout_s else None)
     async with foreground(common, out) as desk:
         ask = partial(desk.operations.decide.cancel_run, asking)
-        return await _ask(desk, ask, RunStatus.CANCELLED, timeout_s)
+        stopped = partial(_stopped, desk, ask, timeout_s)
+        return await _ask(desk, ask, RunStatus.CANCELLED, stopped if timeout_s else None)
 
 
 @asynccontextmanager
@@ -101,22 +105,27 @@ async def _deciding(common: Common, out: Output) -> AsyncIterator[DecideOperatio
         yield desk.operations.decide
 
 
-async def _ask(desk: Foreground, ask: Ask, wanted: RunStatus, timeout_s: float) -> int:
-    """Ask, wait until the run stands still, and say how it stands."""
+async def _ask(
+    desk: Foreground | remote.Desk,
+    ask: Ask,
+    wanted: RunStatus,
+    stopped: Callable[[RunState], Awaitable[RunState]] | None,
+) -> int:
+    """Ask, wait until the run stands still if `stopped` waits for that, and say how it stands."""
     run = await ask()
-    if run["status"] == RunStatus.RUNNING and timeout_s > 0:
+    if run["status"] == RunStatus.RUNNING and stopped is not None:
         desk.out.say(f"run {called(run['id'])} has been asked; waiting for its holder")
-        run = await _stopped(desk, ask, run, timeout_s)
+        run = await stopped(run)
     if run["status"] == RunStatus.RUNNING:
         desk.out.say(f"run {called(run['id'])} has been asked and is still at work")
         if desk.out.is_json:
             desk.out.value(run)
-        return FINE if timeout_s <= 0 else UNFINISHED
+        return UNFINISHED if stopped is not None else FINE
     desk.tell(run)
     return FINE if run["status"] == wanted else exit_of(run["status"])
 
 
-async def _stopped(desk: Foreground, ask: Ask, run: RunState, timeout_s: float) -> RunState:
+async def _stopped(desk: Foreground, ask: Ask, timeout_s: float, run: RunState) -> RunState:
     """The run when no process executes it any more, or as it is when the time limit or a signal comes."""
     clock, asked = SystemClock(), asyncio.Event()
     desk.stop.listen(asked.set)

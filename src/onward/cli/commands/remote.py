@@ -7,14 +7,14 @@ says of it until it stands still.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from onward.cli.operations import remote_of, server_of
-from onward.cli.output import FINE, UNFINISHED, Output, exit_of
+from onward.cli.output import FINE, Output, exit_of
 from onward.cli.print.run import gate_lines, next_command, summary
 from onward.cli.signals import on_signals
 from onward.clock import SystemClock
@@ -120,23 +120,6 @@ async def answer(desk: Desk, asking: AnswerGate) -> int:
     if desk.out.is_json:
         desk.out.value(run)
     return FINE
-
-
-async def ask_to_stop(
-    desk: Desk, ask: Callable[[], Awaitable[RunState]], wanted: RunStatus, timeout_s: float
-) -> int:
-    """Ask a run to stop, and see that it does."""
-    run = await ask()
-    if run["status"] == RunStatus.RUNNING and timeout_s > 0:
-        desk.out.say(f"run {called(run['id'])} has been asked; waiting for its holder")
-        run = await desk.stopped(run, timeout_s)
-    if run["status"] == RunStatus.RUNNING:
-        desk.out.say(f"run {called(run['id'])} has been asked and is still at work")
-        if desk.out.is_json:
-            desk.out.value(run)
-        return FINE if timeout_s <= 0 else UNFINISHED
-    desk.tell(run)
-    return FINE if run["status"] == wanted else exit_of(run["status"])
 
 
 async def watch_message(desk: Desk, asking: SendMessage, sent: MessageSent) -> int:
