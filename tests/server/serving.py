@@ -100,9 +100,10 @@ def token_file(shell: Shell) -> Path:
     return place.parent / "token" if place.parent.name == ".onward" else Path(f"{place}-token")
 
 
-def start(shell: Shell, *words: str) -> Serving:
-    """A server that accepts requests."""
-    process = shell.start("serve", "--port", "0", *words)
+def start(shell: Shell, *words: str, allow_shell: bool = True) -> Serving:
+    """A server that accepts requests, also for pipelines with commands, unless it is to be as it comes."""
+    flags = ("--allow-shell",) if allow_shell else ()
+    process = shell.start("serve", "--port", "0", *flags, *words)
     process.wait_for(READY)
     told = process._out.text
     found = re.search(READY, told)
@@ -111,9 +112,9 @@ def start(shell: Shell, *words: str) -> Serving:
 
 
 @contextmanager
-def serving(shell: Shell, *words: str) -> Iterator[Serving]:
+def serving(shell: Shell, *words: str, allow_shell: bool = True) -> Iterator[Serving]:
     """A server inside the block."""
-    server = start(shell, *words)
+    server = start(shell, *words, allow_shell=allow_shell)
     try:
         yield server
     finally:

@@ -18,12 +18,12 @@ PAGE = (Path(__file__).parents[2] / "docs/server.md").read_text(encoding="utf-8"
 
 @pytest.mark.slow
 def test_the_curl_lines_of_the_page_work_as_printed(shell: Shell) -> None:
-    (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    block, others = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     del shell.environment["ONWARD_DB"]
     shell.db = ".onward/onward.db"
-    with serving(shell) as server:
-        first, *lines = block.replace(":8765", f":{server.port}").splitlines()
-        assert len(lines) == 5
+    with serving(shell, allow_shell=False) as server:
+        first, *lines = (block + others).replace(":8765", f":{server.port}").splitlines()
+        assert len(lines) == 7
         told = [
             subprocess.run(
                 ["sh", "-c", f"{first}\n{line.replace('curl ', 'curl -sS ', 1)}"],
@@ -34,12 +34,14 @@ def test_the_curl_lines_of_the_page_work_as_printed(shell: Shell) -> None:
             ).stdout
             for line in lines
         ]
-        added, made, waited, events, refused = map(json.loads, told)
+        added, made, waited, answered, events, said, status = map(json.loads, told)
     assert added["name"] == "hello"
     assert made["run"]["id"] == "first"
-    assert waited["status"] == "completed"
-    assert events["events"][0]["kind"] == "RunCreated"
-    assert (refused["status"], refused["code"]) == (409, "invalid_state")
+    assert (waited["status"], [one["text"] for one in waited["gates"]]) == ("waiting", ["Ship it?"])
+    assert answered["id"] == "first"
+    assert [one["kind"] for one in events["events"]][:2] == ["RunCreated", "RunClaimed"]
+    assert said["chatId"] == "c1"
+    assert status["executions"] == []
 
 
 def test_every_setting_is_on_the_page() -> None:

@@ -6,7 +6,8 @@ of request and reply are those of the operation in `protocol`.
 
 Fields of a request come from the path, where `{name}` is a field; then from the query, for GET and DELETE and
 where a row says so; else from the body. Some of them never do: who asks (`by`) and whether they `may_answer`
-gates are the credential's, `key` is the header Idempotency-Key, and `if_head` is If-Match.
+gates are the credential's, `key` is the header Idempotency-Key, and `if_head` is If-Match. Whether what is
+sent `may_run_commands` is for the operator of the server to say.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ROLES = (VIEWER, OPERATOR, APPROVER, ADMIN)
 PREFIX = "/api"
 LIMIT, LIMIT_MAX = 50, 200
 """How much a page of a list holds, and may hold."""
-OF_CALLER = frozenset({"by", "key", "if_head", "may_answer"})
+OF_CALLER = frozenset({"by", "key", "if_head", "may_answer", "may_run_commands"})
 READS = ("GET", "HEAD")
 _IN_PATH = re.compile(r"\{(\w+)\}")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from onward import errors
 
-BAD, CONFLICT, MISSING, UNAVAILABLE, DEFECT = 422, 409, 404, 503, 500
+BAD, FORBIDDEN, CONFLICT, MISSING, UNAVAILABLE, DEFECT = 422, 403, 409, 404, 503, 500
 STATUSES: Mapping[type[errors.OnwardError], int] = {
     errors.OnwardError: DEFECT,
     errors.InvalidPipeline: BAD,
@@ -62,6 +62,7 @@ STATUSES: Mapping[type[errors.OnwardError], int] = {
 OF_CODES: Mapping[str, int] = {
     "stale_head": 412,
     "key_reused": BAD,
+    "not_over_http": FORBIDDEN,
     "effect_not_found": MISSING,
     "token_not_found": MISSING,
     "run_not_found": MISSING,

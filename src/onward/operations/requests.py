@@ -222,7 +222,8 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
     `workdir`, an absolute path, is where the run's commands work; workers without it leave the run alone.
     Of the runs with one `exclusive_key`, one is executed at a time. `wake_at_us`: it is due then. What its
     models say is in `chat`; its calls count in the limits of the chat and of `project`. `raises` are limits
-    that are raised first.
+    that are raised first. Without `may_run_commands`, a source is refused that names commands, or places in
+    the file system; registered ones were judged when they were added.
     """
 
     source: str = ""
@@ -232,6 +233,7 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
     inputs: dict[str, Any] = msgspec.field(default_factory=dict)
     simulation: dict[str, Any] | None = None
     real_tools: bool = False
+    may_run_commands: bool = True
     priority: int = 0
     on_owner_loss: str = "requeue"
     exclusive_key: str | None = None
@@ -501,7 +503,8 @@ class AddPipeline(Request, frozen=True, kw_only=True):
     """Store a source as the next version of a name, or of the graph's; the same source is the same version.
 
     New runs get it; without `enable`, only if the name has no other version. `file` is what diagnostics call
-    the source; `path` is where it was.
+    the source; `path` is where it was. Without `may_run_commands`, a source is refused that names commands,
+    or places in the file system.
     """
 
     source: str
@@ -510,6 +513,7 @@ class AddPipeline(Request, frozen=True, kw_only=True):
     name: str | None = None
     enable: bool = True
     by: str = "user"
+    may_run_commands: bool = True
 
 
 class EnablePipeline(Request, frozen=True, kw_only=True):

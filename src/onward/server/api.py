@@ -79,6 +79,8 @@ def of_caller(asked: Asked, request: type[Request], among: frozenset[str]) -> di
         found["key"] = key_of(asked)
     if "may_answer" in among:  # else a message would decide what its sender may not
         found["may_answer"] = has_role(asked.who, APPROVER)
+    if "may_run_commands" in among:
+        found["may_run_commands"] = asked.context.settings.shell
     head = head_of(asked)
     if "if_head" in among:
         found["if_head"] = head

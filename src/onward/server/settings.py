@@ -20,9 +20,10 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a server is reached, what it allows, and its ceilings.
 
-    `public_url` is its address behind a proxy. `proxies` are the addresses whose X-Forwarded-For is believed.
-    `inline`: runs may bring their own source. `requests` a second and credential, `burst` at once,
-    `creations` a second; `failures` of credentials a minute and address.
+    `public_url` is its address behind a proxy. `proxies` are the addresses whose X-Forwarded-For is
+    believed. `shell`: pipelines that are sent may name commands. `inline`: runs may bring their own
+    source. `requests` a second and credential, `burst` at once, `creations` a second; `failures` of
+    credentials a minute and address.
     """
 
     host: str = HOST
@@ -34,6 +35,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     tls_key: str | None = None
     insecure_http: bool = False
     proxies: tuple[str, ...] = ()
+    shell: bool = False
     inline: bool = False
     body_bytes: int = 1024 * 1024
     json_depth: int = 64

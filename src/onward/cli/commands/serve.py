@@ -67,6 +67,9 @@ async def serve(
     insecure_http: Annotated[
         bool, Parameter(help="Be reached from elsewhere without TLS: tokens can be read on their way.")
     ] = False,
+    allow_shell: Annotated[
+        bool, Parameter(help="Let pipelines that are sent over HTTP run commands on this machine.")
+    ] = False,
     log_format: LogFormat = None,
     common: Common = COMMON,
     out: Out,
@@ -92,6 +95,7 @@ async def serve(
     given = {name: value for name, value in flags.items() if value is not None}
     given |= {"worker": False} if no_worker else {}
     given |= {"insecure_http": True} if insecure_http else {}
+    given |= {"shell": True} if allow_shell else {}
     how = read_serve(settings.serve, given, file=CONFIG_FILE)
     chosen = chosen_token()
     check_bind(how, chosen)

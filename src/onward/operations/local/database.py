@@ -26,6 +26,7 @@ from onward.model.limits import (
     kind_of,
 )
 from onward.operations import requests
+from onward.operations.local.submit import check_sent
 from onward.read.lookup import find_run
 from onward.read.view import instant
 from onward.store.port.limits import Scope, Spent, UsageKind
@@ -66,6 +67,8 @@ class LocalPipelines(msgspec.Struct, frozen=True):
         """Check a source, and store it as the next version of its name, unless it is one already."""
         by = _check_who(request.by)
         pipeline = self.registry.check(request.source, request.file)
+        if not request.may_run_commands:
+            check_sent(pipeline.graph)
         name = _pipeline_name(request.name, pipeline.name)
         file = (request.path or request.file).encode(errors="replace").decode()
         new = NewSource(name, pipeline.hash, request.source.encode(), file, by)

@@ -15,7 +15,7 @@ from onward.engine.control.create import Submitting
 from onward.engine.control.requests import StartRequest
 from onward.engine.log import RequestTerms
 from onward.engine.sources import Registry
-from onward.errors import PipelineNotFound, RunNotFound
+from onward.errors import PipelineNotFound, Refused, RunNotFound
 from onward.machine.fold.rows import run_row
 from onward.model.ids import check_key, keyed_run_id, read_wanted
 from onward.model.run import Simulation
@@ -23,6 +23,8 @@ from onward.model.values import Variables
 from onward.operations.answers import note_answer
 from onward.operations.requests import LimitRaise, NewRun, ResumeRun, RunChange, SubmitRun, SubmitRuns
 from onward.pipeline.build import Pipeline
+from onward.pipeline.graph import Graph
+from onward.pipeline.local import named_here
 from onward.read.lookup import completed_of
 from onward.read.stops import read_stops
 from onward.read.view import Beside, view_limit, view_row, view_run
@@ -41,6 +43,7 @@ def terms_of(request: RunChange | ResumeRun | NewRun) -> RequestTerms:
         asked.pop("raises", None)
     if not asked.get("only_stopped"):  # and those from before a resume could ask for it
         asked.pop("only_stopped", None)
+    asked.pop("may_run_commands", None)  # the operator says it, and not who asks
     if asked.get("content_hash", "") is None:  # and those from before an answer could name its question
         del asked["content_hash"]
     body = None if key is None else msgspec.json.encode(asked, order="sorted")
@@ -54,7 +57,7 @@ def run_id_of(request: NewRun) -> str | None:
     return request.run_id
 
 
-_What = tuple[str, str, str | None, str | None]
+_What = tuple[str, str, str | None, str | None, bool]
 
 
 class LocalSubmit(msgspec.Struct, frozen=True):
@@ -88,7 +91,7 @@ class LocalSubmit(msgspec.Struct, frozen=True):
         return {"runs": runs, "warnings": warnings}
 
     async def _once(self, known: dict[_What, Pipeline], request: SubmitRun) -> Pipeline:
-        what = request.source, request.file, request.path, request.pipeline
+        what = request.source, request.file, request.path, request.pipeline, request.may_run_commands
         if what not in known:
             known[what] = await self._prepared(request)
         return known[what]
@@ -117,7 +120,25 @@ async def prepared(registry: Registry, request: SubmitRun, variables: Variables 
     if request.pipeline is not None:
         return await registry.find(read_wanted(request.pipeline), variables)
     found = registry.sources.prepare(request.source, request.file, variables)
+    if not request.may_run_commands:
+        check_sent(found.graph)
     return replace(found, path=request.path)
+
+
+NAMED_MAX = 20
+
+
+def check_sent(graph: Graph) -> None:
+    """Refuse a pipeline that came over the network and names commands or places of this machine."""
+    found = named_here(graph)
+    if found:
+        raise Refused(
+            "not_over_http",
+            f"{found[0]} names something of the server's machine, which pipelines that are sent may not do "
+            "here; `onward pipelines add FILE` registers it on that machine, and `onward serve "
+            "--allow-shell` lets it be sent.",
+            details={"found": [{"node": one.node or None, "key": one.key} for one in found[:NAMED_MAX]]},
+        )
 
 
 def start_of(request: SubmitRun) -> StartRequest:
