@@ -149,6 +149,26 @@ def test_a_failed_run_says_why_and_continues_when_the_reason_is_gone(
     expect(one.page.get_by_text("Completed", exact=True).first).to_be_visible()
 
 
+def test_several_runs_are_decided_about_at_once(site: Site, windows: Windows) -> None:
+    site.add("ship", YES_NO)
+    runs = [site.run("ship") for _ in range(3)]
+    for run in runs:
+        site.server.until(run, "waiting")
+    one = windows(site)
+    one.sign_in()
+    boxes = one.page.get_by_role("checkbox", name=re.compile("Select"))
+    expect(boxes).to_have_count(3)
+    boxes.nth(0).check()
+    boxes.nth(2).check()
+    bar = one.page.get_by_role("region", name="Selected runs")
+    expect(bar).to_contain_text("2 selected")
+    bar.get_by_role("button", name="Cancel 2…").click()
+    one.page.get_by_role("dialog").get_by_role("button", name="Cancel 2").click()
+    expect(one.page.get_by_role("cell", name="Cancelled")).to_have_count(2)
+    expect(one.page.get_by_role("cell", name="Waiting")).to_have_count(1)
+    expect(bar).to_have_count(0)
+
+
 def test_a_run_that_cannot_continue_has_no_resume(site: Site, windows: Windows) -> None:
     """S4-21: the button is there exactly where the server says that the run is recoverable."""
     site.add("ship", YES_NO)

@@ -142,8 +142,23 @@ export const answerGate = (id: string, decision: Decision, key?: string) =>
 export interface ManyResults {
   results: { run: string; problem?: { detail: string; code: string } | null }[]
 }
-export const resumeMany = (runs: string[]) => ask<ManyResults>('/runs/resume', { method: 'POST', body: { runs } })
-export const cancelMany = (runs: string[]) => ask<ManyResults>('/runs/cancel', { method: 'POST', body: { runs } })
+export const resumeMany = (runs: string[]) => each(runs, (id) => resumeWorkflow(id))
+export const cancelMany = (runs: string[]) => each(runs, (id) => cancelWorkflow(id))
+
+/** Decide about several runs, four at a time: one that refuses stops none of the others. */
+async function each(runs: readonly string[], decide: (id: string) => Promise<unknown>): Promise<ManyResults> {
+  const results: ManyResults['results'] = []
+  const left = [...runs]
+  const work = async () => {
+    for (let id = left.shift(); id !== undefined; id = left.shift()) {
+      const run = id
+      const problem = await decide(run).then(() => null, (error: unknown) => (error instanceof Problem ? { detail: error.message, code: error.code } : { detail: String(error), code: 'internal' }))
+      results.push({ run, problem })
+    }
+  }
+  await Promise.all([work(), work(), work(), work()])
+  return { results }
+}
 export interface NewRun {
   pipeline: string
   inputs?: Record<string, unknown>
