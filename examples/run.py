@@ -90,11 +90,12 @@ class Playing:
         self.show("status")
         say("3. Resume. What was answered is read from the log.")
         code = self.show("resume", self.name, "--answers", "wait")
-        if code == UNFINISHED:
+        is_asked = code == UNFINISHED
+        if is_asked:
             say("4. A tool asks first: this is what it would do. Allow it.")
             self.show("answer")
             code = self.show("answer", self.name, "--approve")
-        say("5. What every call took. A call that the kill cut off was tried twice.")
+        say(f"{5 if is_asked else 4}. What every call took. A call that the kill cut off was tried twice.")
         self.show("calls", self.name)
         return max(code, self.judge(before))
 

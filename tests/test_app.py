@@ -11,6 +11,7 @@ import pytest
 
 from onward import Onward, Result, Run, RunStatus, StepContext, StopSwitch
 from onward.errors import InvalidInput, InvalidPipeline, Refused, UnknownHandler
+from onward.model.ids import display_id
 from onward.pipeline.graph import Graph
 from onward.store.port.store import Store
 from tests.test_pause import GATED
@@ -232,3 +233,20 @@ async def test_a_lease_that_no_renewal_could_keep_alive_is_refused() -> None:
     app.lease_s = 0.001
     with pytest.raises(InvalidInput, match=r"lease_s is 0.001, which is not a number of seconds from 1 to"):
         await app.engine()
+
+
+async def test_a_pipeline_is_a_path_or_a_text(app: Onward, tmp_path: Path) -> None:
+    """Both for `run` and for `pipeline`; what is wrong names what was given."""
+    file = tmp_path / "work.dot"
+    file.write_text(line("a"))
+    assert (await app.run(line("a"), simulate=True)).status == "completed"
+    assert (await app.run(await app.pipeline(str(file)), simulate=True)).path == str(file)
+    with pytest.raises(InvalidInput, match=r"cannot read the pipeline none\.dot: there is no such file"):
+        await app.pipeline("none.dot")
+    with pytest.raises(InvalidPipeline, match="<pipeline>:1"):
+        await app.run("digraph { a -> }")
+
+
+async def test_a_run_knows_its_display_id(app: Onward) -> None:
+    run = await app.run(line("a"), simulate=True)
+    assert run.display_id == display_id(run.id)

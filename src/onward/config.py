@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -263,6 +264,32 @@ def _log_format(log: str) -> str:
     return log
 
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that the environment names for an address, as HTTP_PROXY, HTTPS_PROXY and NO_PROXY do.
+
+    An address of this machine itself never has one.
+    """
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    if host in LOOPBACK or host.startswith("127.") or host.endswith(".localhost"):
+        return None
+    for word in _variable("NO_PROXY").split(","):
+        name, _, port = word.strip().lower().partition(":")
+        name = name.removeprefix("*").removeprefix(".")
+        is_named = host == name or host.endswith(f".{name}")
+        if word.strip() == "*" or (name and is_named and port in ("", str(parts.port or ""))):
+            return None
+    return _variable(f"{parts.scheme}_PROXY".upper()) or None
+
+
+def _variable(name: str) -> str:
+    """A variable that some programs write in small letters, and others in capitals."""
+    return VARIABLES.get(name.lower()) or VARIABLES.get(name) or ""
+
+
 def state_directory() -> str:
     """Where this user's programs keep what belongs to the user and this machine, and to no project."""
     above = VARIABLES.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
@@ -470,6 +497,9 @@ def _own_secrets(db: str) -> dict[str, str]:
     for address in (db, VARIABLES.get("ONWARD_DB", "")):
         if password := password_of(address):
             found[DATABASE] = password
+    for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+        if password := password_of(_variable(name)):
+            found[name] = password
     return found
 
 

@@ -23,6 +23,7 @@ from onward.config import (
     Settings,
     file_mode,
     own_environment,
+    proxy_for,
     read_secret,
     tool_environment,
     tool_variables,
@@ -307,7 +308,7 @@ def open_models(settings: Settings, redactor: Redactor) -> Models:
 
     providers = read_providers(settings.providers, base_urls=settings.base_urls)
     keys = open_keys(settings, redactor)
-    return Models(providers, keys=keys, clock=SystemClock(), default=settings.model)
+    return Models(providers, keys=keys, clock=SystemClock(), default=settings.model, proxy=proxy_for)
 
 
 def open_keys(settings: Settings, redactor: Redactor) -> Keys:

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from onward.agents.step.contract import UnreadableAnswer, read_answer
+from onward.agents.step.contract import (
+    FIRST_SYSTEM,
+    SYSTEM,
+    UnreadableAnswer,
+    first_words,
+    instructions,
+    read_answer,
+)
 from onward.model.events import StepStatus
+from onward.testing.script import CHARACTERS_PER_TOKEN
+from tests.pipeline.reading import graph_of
 
 
 def test_a_plain_answer_is_a_success_with_its_text() -> None:
@@ -89,3 +98,25 @@ def test_a_block_that_is_not_at_the_end_is_a_part_of_the_text(end: str) -> None:
     result = read_answer(EARLIER + end, "a")
     assert result.status is StepStatus.SUCCESS
     assert str(result.context_updates["last_response"]).startswith(EARLIER)
+
+
+def test_what_is_added_to_every_request_is_short() -> None:
+    """A small conversation would pay for it again and again: 86 tokens were a fifth of one."""
+    graph = graph_of("digraph { a -> b; b -> exit; exit [shape=Msquare] }")
+    last = instructions(graph.outgoing("b"), has_later=False)
+    assert len(f"{SYSTEM}\n{instructions(graph.outgoing('a'))}") / CHARACTERS_PER_TOKEN <= 50
+    assert len(f"{SYSTEM}\n{last}") / CHARACTERS_PER_TOKEN <= 40
+    assert "SET" not in last
+
+
+def test_a_step_that_was_begun_with_other_words_continues() -> None:
+    """The hash of its definition is the one that older processes stored."""
+    graph = graph_of('digraph { a [prompt="Say it"]; a -> b [label="yes"]; a -> c [label="no"] }')
+    words = (
+        "You work on one step of a larger plan. Do what the step asks, and nothing else.\n\n"
+        "Answer the request. If you could not do what was asked, end your answer with a line `OUTCOME: fail` "
+        "and a line `NOTE:` with the reason.\n"
+        "End your answer with a line `NEXT:` and one of these words: yes, no.\n"
+        "To hand a value to later steps, add a line `SET name = value`."
+    )
+    assert f"{FIRST_SYSTEM}\n\n{first_words(graph.outgoing('a'))}" == words

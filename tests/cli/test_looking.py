@@ -295,3 +295,10 @@ def test_a_refused_id_is_all_that_is_said(shell: Shell, run_id: str) -> None:
     assert refused.code in (1, 2)
     assert refused.err.count("\n") == 1
     assert "unfinished" not in refused.err
+
+
+def test_a_dismissed_run_is_not_mentioned(shell: Shell) -> None:
+    shell.write("work.dot", pipeline(("a", "false")))
+    assert shell.inside("run", "work.dot", "--run-id", "old").code == 1
+    assert shell.inside("dismiss", "old").code == 0
+    assert "unfinished" not in shell.inside("run", "work.dot").err

@@ -18,7 +18,7 @@ import errno
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 import msgspec
@@ -138,11 +138,22 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
         return f"Outgoing(to {URL(self.url).host})"
 
 
+FindProxy = Callable[[str], str | None]
+
+
+def no_proxy(url: str) -> str | None:
+    """Everything is asked directly."""
+    return None
+
+
 class Http:
     """Makes connections. It belongs to one event loop at a time, and may be used again after `close`."""
 
-    def __init__(self, clock: Clock, *, body_bytes_max: int = BODY_BYTES_MAX) -> None:
-        self._clock, self._body_bytes_max = clock, body_bytes_max
+    def __init__(
+        self, clock: Clock, *, body_bytes_max: int = BODY_BYTES_MAX, proxy: FindProxy = no_proxy
+    ) -> None:
+        """`proxy` finds the proxy for an address; nothing else is taken from the environment."""
+        self._clock, self._body_bytes_max, self._proxy = clock, body_bytes_max, proxy
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -162,12 +173,15 @@ class Http:
             response.close()
 
     async def _answered(self, outgoing: Outgoing, began_s: float) -> aiohttp.ClientResponse:
-        host, limits = URL(outgoing.url).host, outgoing.limits
+        host, limits, proxy = URL(outgoing.url).host, outgoing.limits, self._proxy(outgoing.url)
+        if proxy is not None:
+            host = f"{host} through the proxy {_proxy_host(proxy)}"
         sending = self._open_session().request(
             outgoing.method,
             URL(outgoing.url, encoded=True),
             headers=outgoing.headers,
             data=outgoing.body,
+            proxy=proxy,
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_s),
         )
@@ -180,6 +194,9 @@ class Http:
                 raise ExchangeFailed(FailureKind.TRANSIENT, what, is_sent=False) from None
             what = f"did not answer within {wait_s:g} s"
             raise ExchangeFailed(FailureKind.TRANSIENT, what, is_sent=True) from None
+        except aiohttp.ClientHttpProxyError as error:  # to CONNECT: nothing has been sent through it
+            what = f"could not be reached: the answer was {error.status} ({host})"
+            raise ExchangeFailed(FailureKind.TRANSIENT, what, is_sent=False) from None
         except aiohttp.ClientConnectorError as error:
             what = f"could not be reached: {_reason(error)} ({host})"
             raise ExchangeFailed(FailureKind.TRANSIENT, what, is_sent=False) from None
@@ -201,6 +218,15 @@ class Http:
                 headers={"Accept-Encoding": "identity", "User-Agent": "onward"},
             )
         return self._session
+
+
+def _proxy_host(proxy: str) -> str:
+    """The proxy without its password; refuses one that is spoken to in another way."""
+    parts = urlsplit(proxy)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        what = "cannot be asked: HTTPS_PROXY or HTTP_PROXY is no address such as http://proxy:3128"
+        raise ExchangeFailed(FailureKind.REQUEST, what, is_sent=False)
+    return parts.hostname
 
 
 class Incoming:

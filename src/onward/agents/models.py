@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +42,16 @@ class Models:
     """Asks the provider that a request's model names. An HTTP client is imported with the first request."""
 
     def __init__(
-        self, providers: Mapping[str, Provider], *, keys: Keys, clock: Clock, default: str | None = None
+        self,
+        providers: Mapping[str, Provider],
+        *,
+        keys: Keys,
+        clock: Clock,
+        default: str | None = None,
+        proxy: Callable[[str], str | None] = lambda url: None,
     ) -> None:
-        self.providers, self.default = providers, default
+        """`proxy` finds the proxy for an address."""
+        self.providers, self.default, self._proxy = providers, default, proxy
         self._keys, self._clock = keys, clock
         self._clients: dict[str, llm.Model] = {}
 
@@ -86,9 +93,8 @@ class Models:
             return OthersModel(provider, keys=self._keys, clock=self._clock)
         from onward.agents.http import Http, WireModel, wire_format
 
-        return WireModel(
-            provider, wire_format(provider), http=Http(self._clock), keys=self._keys, clock=self._clock
-        )
+        http = Http(self._clock, proxy=self._proxy)
+        return WireModel(provider, wire_format(provider), http=http, keys=self._keys, clock=self._clock)
 
 
 TOOL, ARGUMENTS, ANSWER = "tool", "arguments", "answer"

@@ -21,7 +21,7 @@ from onward.model.ids import called, keyed_run_id
 from onward.model.run import Run, RunStatus
 from onward.model.stored import as_stored
 from onward.model.values import checked_tags
-from onward.operations.here.submission import directory_of
+from onward.operations.here.submission import directory_of, is_source
 from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, build
 from onward.pipeline.flow_source import NODE
 from onward.pipeline.rules.check import Rule, rules_here
@@ -62,8 +62,8 @@ class Onward(AppWithQueue):
     ) -> Run:
         """Run a pipeline until it stops; returns its state.
 
-        It is a path, a registered NAME or NAME@VERSION, one from `pipeline()`, or a flow with its arguments:
-        `build.bind(…)`.
+        It is a path, its text (`digraph …`), a registered NAME or NAME@VERSION, one from `pipeline()`, or a
+        flow with its arguments: `build.bind(…)`.
         `inputs` are values of its context, `run_id` an id of the caller's own. `answers` names an interviewer
         for its gates; without one the run stops there, waiting. `stop` lets another task stop it.
 
@@ -269,8 +269,12 @@ class Onward(AppWithQueue):
         )
 
     async def pipeline(self, source: str, *, name: str = "pipeline") -> Pipeline:
-        """A pipeline from its text, prepared and checked; InvalidPipeline has all that is wrong with it."""
-        return (await self.engine()).sources.prepare(source, f"<{name}>")
+        """A pipeline from its text or a path, prepared and checked; InvalidPipeline has all that is wrong.
+
+        What has a brace or more than one line is the text, and is called `name`; anything else is a path.
+        """
+        sources = (await self.engine()).sources
+        return sources.prepare(source, f"<{name}>") if is_source(source) else sources.read(source)
 
     def _interviewer(self, answers: str | Interviewer | None) -> Interviewer | None:
         """The interviewer that answers; an unknown name is refused before anything starts."""

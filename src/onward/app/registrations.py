@@ -41,7 +41,7 @@ from onward.model.events import STDERR
 from onward.model.ids import read_wanted
 from onward.model.settings import DEFAULT_CHATS, ChatSettings
 from onward.model.values import shown
-from onward.operations.here.submission import addition, is_registered_name, named
+from onward.operations.here.submission import addition, is_registered_name, is_source, named
 from onward.operations.local.database import LocalPipelines
 from onward.operations.requests import AddPipeline, EnablePipeline, GetPipeline, ListPipelines, RemovePipeline
 from onward.pipeline.build import Pipeline, Transform, build, checked_transform
@@ -529,6 +529,8 @@ class AppWithPipelines(AppWithStore):
             self.add_flow(flow)
             return build(flow.source, file=flow.path or f"<{flow.name}>", rules=())
         engine = await self.engine()
+        if is_source(pipeline):
+            return engine.sources.prepare(pipeline, "<pipeline>")
         if not is_registered_name(pipeline):
             return engine.sources.read(pipeline)
         with named(pipeline):

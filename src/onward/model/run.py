@@ -15,6 +15,7 @@ from onward.model.call import LimitHit
 from onward.model.context import NOTHING, FrozenMap
 from onward.model.events import Artifact, Managed, RunCreated, Tree, Workspace
 from onward.model.gate import Choice, content_hash
+from onward.model.ids import display_id
 
 
 class Simulation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -341,6 +342,11 @@ class Run(Frozen, frozen=True, kw_only=True):
     """The tick of each of its newest steps (`machine.ticks`)."""
     trims_output: bool = False
     """Whether `tool.output` has no last newline; runs from before this was so keep theirs."""
+
+    @property
+    def display_id(self) -> str:
+        """The six characters by which people call the run; commands take them for its id."""
+        return display_id(self.id)
 
     @property
     def root(self) -> Branch:

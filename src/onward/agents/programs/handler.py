@@ -24,7 +24,7 @@ from onward.agents import model as llm
 from onward.agents.prices import Prices, estimate_tokens
 from onward.agents.programs.program import Program, ProgramFailed, TurnRequest, missing, model_of
 from onward.agents.programs.turn import RunsPrograms, Turn
-from onward.agents.step.contract import SYSTEM, UnreadableAnswer, instructions, read_answer
+from onward.agents.step.contract import SYSTEM, UnreadableAnswer, first_words, instructions, read_answer
 from onward.agents.step.conversation import Thread, end_of, hit_of, read_thread, told_history
 from onward.clock import Clock, Dice
 from onward.errors import InvalidInput, LimitReached, NoProvider
@@ -272,7 +272,7 @@ class WantedProgram(msgspec.Struct, frozen=True):
 
     def definition(self, step: StepContext) -> str:
         """The hash of what the step is: its program, and what it asks."""
-        contract = instructions(step.graph.outgoing(step.node.id))
+        contract = first_words(step.graph.outgoing(step.node.id))
         identity = f"program\0{self.program.name}\0{self.model}\0{step.node.instruction}\0{contract}"
         return blake3(identity.encode()).hexdigest()
 

@@ -39,7 +39,7 @@ from onward.pipeline.graph import Edge, Node
 SCHEMA_NAME = "answer"
 MUST_USE = "must_use_tools"
 ROUNDS_MAX = 1_000
-SYSTEM = "You work on one step of a larger plan. Do what the step asks, and nothing else."
+SYSTEM = "Do this one step of a larger plan, and nothing else."
 
 
 class AllModels(Model, Protocol):
@@ -112,16 +112,18 @@ def setup_of(
     node = step.node
     name = known_model or models.full_name(node.llm_model, provider=node.llm_provider)
     schema = schema_of(node)
-    told = instructions(step.graph.outgoing(node.id)) if schema is None else schema_instruction(schema)
-    system = f"{SYSTEM}\n\n{told}"
+    edges = step.graph.outgoing(node.id)
+    has_later = any(edge.target != step.graph.exit_id for edge in edges)
+    told = instructions(edges, has_later=has_later) if schema is None else schema_instruction(schema)
     effort = _effort(node)
     max_tokens, temperature = node.count("max_tokens"), _temperature(node)
-    identity = f"{node.instruction}\0{system}\0{effort}\0{max_tokens}\0{temperature}"
+    known_as = first_words(edges) if schema is None else told
+    identity = f"{node.instruction}\0{FIRST_SYSTEM}\n\n{known_as}\0{effort}\0{max_tokens}\0{temperature}"
     if tools:  # how a tool is described may be improved; what it takes may not change on the way
         identity += f"\0{[(tool.name, tool.parameters) for tool in tools]}"
     return StepSetup(
         model=name,
-        system=system,
+        system=f"{SYSTEM}\n{told}",
         definition=blake3(identity.encode()).hexdigest(),
         effort=effort,
         max_tokens=max_tokens,
@@ -236,16 +238,31 @@ class UnreadableAnswer(ValueError):
     """An answer's facts cannot be used; the text says what is wrong, for the model to correct."""
 
 
-def instructions(edges: tuple[Edge, ...]) -> str:
+def instructions(edges: tuple[Edge, ...], *, has_later: bool = True) -> str:
     """What the agent is told: only what its node can use."""
-    lines = [
-        "Answer the request. If you could not do what was asked, end your answer with a line "
-        "`OUTCOME: fail` and a line `NOTE:` with the reason."
-    ]
+    lines = ["If you cannot do it, end with the lines `OUTCOME: fail` and `NOTE: the reason`."]
     labels = [edge.label for edge in edges if edge.label]
     if len(labels) > 1:
-        lines.append("End your answer with a line `NEXT:` and one of these words: " + ", ".join(labels) + ".")
-    lines.append("To hand a value to later steps, add a line `SET name = value`.")
+        lines.append("End with a line `NEXT:` and one of these words: " + ", ".join(labels) + ".")
+    if has_later:
+        lines.append("A last line `SET name = value` hands a value on.")
+    return "\n".join(lines)
+
+
+FIRST_SYSTEM = "You work on one step of a larger plan. Do what the step asks, and nothing else."
+
+
+def first_words(edges: tuple[Edge, ...]) -> str:
+    """What agents were told at first. The hash of a step's definition has these words, so that a step that
+    was begun with other words continues: what is sent may be improved."""
+    labels = [edge.label for edge in edges if edge.label]
+    choice = f"End your answer with a line `NEXT:` and one of these words: {', '.join(labels)}."
+    lines = [
+        "Answer the request. If you could not do what was asked, end your answer with a line "
+        "`OUTCOME: fail` and a line `NOTE:` with the reason.",
+        *([choice] if len(labels) > 1 else []),
+        "To hand a value to later steps, add a line `SET name = value`.",
+    ]
     return "\n".join(lines)
 
 

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from onward.cli.operations import access_of, server_link
 from onward.cli.options import COMMON, Common, Out, duration, number
 from onward.cli.output import FINE, Output, table
+from onward.cli.print.run import when
 from onward.errors import InvalidInput
 from onward.model.values import LIMIT, Seconds
 from onward.operations.requests import AddToken, ListAudit, ListTokens, RevokeToken
@@ -109,8 +110,8 @@ def _token_row(one: TokenListed) -> tuple[str, ...]:
         one["id"],
         one["name"],
         ",".join(one["roles"]),
-        one["expires_at"] or "never",
-        one["used_at"] or "never",
+        when(one["expires_at"]) if one["expires_at"] else "never",
+        when(one["used_at"]) if one["used_at"] else "never",
         state,
     )
 
@@ -141,4 +142,4 @@ async def audit(
 def _change_row(one: AuditShown) -> tuple[str, ...]:
     status = "no reply" if one["status"] is None else str(one["status"])
     behalf = f" for {one['on_behalf_of']}" if one["on_behalf_of"] else ""
-    return one["at"], f"{one['by']}{behalf}", one["operation"], one["subject"], status, one["address"]
+    return when(one["at"]), f"{one['by']}{behalf}", one["operation"], one["subject"], status, one["address"]

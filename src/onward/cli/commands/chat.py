@@ -19,7 +19,7 @@ from onward.cli.commands.foreground import FINAL, Foreground, foreground
 from onward.cli.operations import server_of
 from onward.cli.options import COMMON, Answers, Common, Out, Project, Verbose, number
 from onward.cli.output import FAILED, FINE, UNFINISHED, Output, clean, exit_of, one_line, table
-from onward.cli.print.run import gate_lines, status_words
+from onward.cli.print.run import gate_lines, status_words, when
 from onward.cli.print.speech import spoken_lines
 from onward.clock import SystemClock, SystemIds
 from onward.errors import ChatNotFound, InvalidInput, Refused
@@ -321,7 +321,7 @@ def _chat_row(one: chat_shapes.ChatListed) -> tuple[str, ...]:
         called(one["run"]) if one["run"] else "-",
         status,
         str(one["waiting"]) if one["waiting"] else "-",
-        one["created_at"],
+        when(one["created_at"]),
     )
 
 

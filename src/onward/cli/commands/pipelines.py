@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from onward.cli.operations import pipelines_of
 from onward.cli.options import COMMON, Common, Out, number
 from onward.cli.output import FINE, Output, count, one_line, table
+from onward.cli.print.run import when
 from onward.errors import InvalidInput
 from onward.model.ids import read_version, read_wanted
 from onward.model.values import LIMIT
@@ -134,7 +135,7 @@ async def _list(limit: int, common: Common, out: Output) -> int:
 
 
 def _row(one: PipelineListed) -> tuple[str, ...]:
-    return one["name"], str(one["enabled"]), str(one["newest"]), one["changed_by"], one["changed_at"]
+    return one["name"], str(one["enabled"]), str(one["newest"]), one["changed_by"], when(one["changed_at"])
 
 
 async def _add(request: AddPipeline, common: Common, out: Output) -> int:
@@ -171,7 +172,7 @@ def _lines(page: PipelinePage) -> Iterator[str]:
             str(one["version"]),
             "enabled" if one["version"] == page["enabled"] else "",
             one["added_by"],
-            one["added_at"],
+            when(one["added_at"]),
             one["pipeline_hash"][:HASH_CHARACTERS],
             one["file"],
         )

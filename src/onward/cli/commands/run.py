@@ -120,7 +120,7 @@ async def _is_taken(desk: Foreground, run_id: str | None) -> bool:
 async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:
     """Say that the pipeline has a run that could be continued. It is not changed: this run is a new one.
 
-    A run of which a fork has completed is left out.
+    A run of which a fork has completed is left out, and one that was dismissed.
     """
     lists = desk.operations.lists
     query = ListRuns(statuses=UNFINISHED_RUNS, pipeline=pipeline.name, limit=LOOKED_AT_MAX)
@@ -128,7 +128,7 @@ async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:
         run
         for run in (await lists.list_runs(query))["runs"]
         if run["path"] == pipeline.path or run["pipeline_hash"] == pipeline.hash
-        if run["status"] in ("queued", "waiting") or run["recoverable"]
+        if not run["is_dismissed"] and (run["status"] in ("queued", "waiting") or run["recoverable"])
     ]
     if left:
         query = ListRuns(statuses=(RunStatus.COMPLETED,), pipeline=pipeline.name, limit=LOOKED_AT_MAX)

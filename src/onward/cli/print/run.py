@@ -201,10 +201,10 @@ def workspace_words(workspace: Mapping[str, Any]) -> str:
     return f"{where}, {kept}"
 
 
-def when(at: str, now_us: int) -> str:
-    """An RFC 3339 instant in local time, and how long ago it was."""
+def when(at: str, now_us: int | None = None) -> str:
+    """An RFC 3339 instant in local time, as people are shown every time; with `now_us`, how long ago too."""
     at_us = instant_us(at)
-    return f"{local_time(at_us)} ({age(at_us, now_us)})"
+    return local_time(at_us) if now_us is None else f"{local_time(at_us)} ({age(at_us, now_us)})"
 
 
 def instant_us(at: str) -> int:
