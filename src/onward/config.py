@@ -161,6 +161,8 @@ class Settings(msgspec.Struct, frozen=True):
     runs: str | None = None
     files: str | None = None
     log: str = "text"
+    traces: str | None = None
+    """The OpenTelemetry collector that gets the spans of runs."""
     notify: NotifySettings | None = None
     model: str | None = None
     """The model of agents that name none."""
@@ -226,6 +228,7 @@ def load_settings(
         runs=runs or VARIABLES.get("ONWARD_RUNS") or _path(project, file.get("runs")),
         files=file_mode(files or VARIABLES.get("ONWARD_FILES") or _text(file.get("files"))),
         log=_log_format(log or VARIABLES.get("ONWARD_LOG") or _text(file.get("log")) or "text"),
+        traces=_collector(VARIABLES.get("ONWARD_TRACES") or _text(file.get("traces"))),
         notify=notify_settings(file["notify"]) if "notify" in file else None,
         model=VARIABLES.get("ONWARD_MODEL") or agent_model(agents),
         summary_model=agent_model(agents, "summary_model"),
@@ -256,6 +259,12 @@ def file_mode(files: str | None) -> str | None:
     if files is not None and files not in FILE_MODES:
         raise InvalidInput(f"files is {files!r}; write one of {', '.join(FILE_MODES)}.")
     return files
+
+
+def _collector(traces: str | None) -> str | None:
+    if traces is not None and not traces.startswith(("http://", "https://")):
+        raise InvalidInput(f"traces is {shown(traces)}; write a collector, such as http://127.0.0.1:4318.")
+    return traces
 
 
 def _log_format(log: str) -> str:
@@ -374,7 +383,7 @@ def _patterns(given: str | None, value: object) -> tuple[str, ...]:
 
 FILE_BYTES_MAX = 1024 * 1024
 TABLES = {"serve", "agents", "chats", "providers", "programs", "prices", "tools", "mcp", "notify", "redact"}
-KNOWN = {"db", "app", "answers", "tool_env", "grace", "blocked", "runs", "files", "log"} | TABLES
+KNOWN = {"db", "app", "answers", "tool_env", "grace", "blocked", "runs", "files", "log", "traces"} | TABLES
 AGENT_SETTINGS = {"model", "summary_model", "allowed_tools"}
 _TEXTS = KNOWN - TABLES - {"grace", "blocked", "tool_env"}
 

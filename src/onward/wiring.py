@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from onward.model.events import Workspace
     from onward.model.settings import NotifySettings
     from onward.notify.courier import Courier, Sender
+    from onward.observe.traces import Traces
     from onward.pipeline.build import Pipeline
     from onward.redact.redactor import Redactor
     from onward.workspace.port import OldTrees
@@ -295,6 +296,21 @@ def _built_in(environment: Mapping[str, str], redactor: Redactor) -> Mapping[str
 
     spawn = SystemSpawn(cleaner=cleaner_of(lambda: redactor))
     return {"tool": ToolHandler(spawn, environment=environment)}
+
+
+def open_traces(settings: Settings) -> Traces | None:
+    """What sends spans to the collector that settings name; None without one."""
+    if settings.traces is None:
+        return None
+    try:
+        from onward.observe.traces import Traces
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        raise InvalidInput(
+            "traces is set, and OpenTelemetry is not installed; install it with: pip install 'onward[otel]'"
+        ) from None
+    return Traces(settings.traces)
 
 
 def open_models(settings: Settings, redactor: Redactor) -> Models:

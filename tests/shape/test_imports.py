@@ -44,6 +44,7 @@ LAYERS: dict[str, list[str]] = {
     "draw": ["read", "machine", "pipeline", "model", "replies"],
     "receipts": ["read", "machine", "pipeline", "model", "errors", "clock", "entry"],
     "observe": ["store", "handlers", "model", "errors", "clock", "redact", "listener", "replies"],
+    "observe.traces": ["observe", "model", "threads", "version"],
     "notify": [
         *("store", "machine", "model", "errors", "clock", "redact", "version", "process", "threads"),
     ],
@@ -113,6 +114,7 @@ CONFINED: dict[str, list[str]] = {
     "jsonschema_rs": ["agents.tools.schema*"],
     "aiohttp": ["agents.http", "agents.tools.web", "operations.remote", "testing*"],
     "pydantic_ai": ["agents.others*"],
+    "opentelemetry": ["observe.traces"],
     "boto3": ["agents.others_bedrock"],
     "botocore": ["agents.others_bedrock"],
     "yarl": ["agents.http", "agents.tools.web", "testing*"],

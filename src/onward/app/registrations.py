@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
@@ -37,8 +37,9 @@ from onward.handlers.function import (
 from onward.handlers.port import Handler
 from onward.handlers.room import ShowLine
 from onward.machine.definition import AGENT
-from onward.model.events import STDERR
+from onward.model.events import STDERR, Event
 from onward.model.ids import read_wanted
+from onward.model.run import Run
 from onward.model.settings import DEFAULT_CHATS, ChatSettings
 from onward.model.values import shown
 from onward.operations.here.submission import addition, is_registered_name, is_source, named
@@ -70,6 +71,7 @@ from onward.wiring import (
     make_toolbox,
     open_models,
     open_store,
+    open_traces,
     runs_of,
 )
 
@@ -78,6 +80,17 @@ if TYPE_CHECKING:
     from onward.agents.tools.mcp.source import McpTools
     from onward.agents.tools.port import AgentTool, ToolRules
     from onward.flows.define import Bound, Flow
+    from onward.observe.traces import Traces
+
+
+def _both(first: Observer, second: Observer) -> Observer:
+    """Both hear what was committed."""
+
+    def observe(run: Run, events: Sequence[Event]) -> None:
+        first(run, events)
+        second(run, events)
+
+    return observe
 
 
 # An isolated function is given an IsolatedStep, any other a StepContext.
@@ -348,6 +361,7 @@ class AppWithStore(AppRegistrations):
         """What messages in chats do; None: what `[chats]` of the settings says."""
         self._watch: LoopWatch | None = None
         self._engine: Engine | None = None
+        self._traces: Traces | None = None
         self._models: Models | None = None
         self._mcp: McpTools | None = None
         self._opening = asyncio.Lock()
@@ -373,6 +387,7 @@ class AppWithStore(AppRegistrations):
         async with self._opening:
             if self._engine is None:
                 store = self.store
+                self._traces = open_traces(load_settings())
                 if isinstance(store, str):
                     store = await open_store(store, lease_s=self.lease_s)
                 self._engine = make_engine(
@@ -381,7 +396,7 @@ class AppWithStore(AppRegistrations):
                     extensions=Extensions(
                         transforms=self.transforms,
                         rules=self.rules,
-                        observe=observe,
+                        observe=observe if self._traces is None else _both(self._traces.observe, observe),
                         around=around,
                         show=show,
                         hear=hear,
@@ -472,6 +487,9 @@ class AppWithStore(AppRegistrations):
         if self._engine is not None:
             engine, self._engine = self._engine, None
             await engine.close()
+        if self._traces is not None:
+            traces, self._traces = self._traces, None
+            await traces.close()
         if self._models is not None:
             models, self._models = self._models, None
             await models.close()

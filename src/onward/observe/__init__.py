@@ -1,5 +1,5 @@
 """What operators see of a process: metrics, its health, and log lines that name their run.
 
 Begin with `metrics` (what this process counts) and `figures` (what its database holds); `pages` serves both,
-and `log` writes for machines.
+`log` writes for machines, and `traces` sends `spans` to OpenTelemetry.
 """
