@@ -37,6 +37,12 @@ def onward(
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
+def shown(work: Path, db: str, run: str) -> dict[str, Any]:
+    """The run as `onward show` tells it; empty if it was killed before it existed."""
+    told: dict[str, Any] = json.loads(onward(work, db, "show", run, "--json").stdout or "{}")
+    return told if "status" in told else {}
+
+
 def answered(work: Path, db: str, run: str) -> Counter[str]:
     """The calls that have an answer, as `onward calls` lists them."""
     listed = json.loads(onward(work, db, "calls", run, "--json").stdout)
@@ -65,15 +71,14 @@ def test_a_flow_killed_again_and_again_repeats_nothing_that_finished(
         assert time.monotonic() < deadline, "it does not come to its end"
         before = done(tmp_path)
         onward(tmp_path, db, *words, kill_after_s=0.6 + dice.random() if life < 8 else None)
-        shown = json.loads(onward(tmp_path, db, "show", "order-17", "--json").stdout or "{}")
-        if not shown:
+        run = shown(tmp_path, db, "order-17")
+        if not run:
             continue
         now = done(tmp_path)
         for key, what in (("research", "research"), ("gather.0/page", "page front"), ("pay", "pay")):
             if kept[key]:
                 assert now[what] == before[what], f"{key} ran again"
         kept = answered(tmp_path, db, "order-17")
-        run = shown
         if run["status"] == "completed":
             break
         words = ["resume", "order-17", "--take-over"]

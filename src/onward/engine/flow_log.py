@@ -6,6 +6,7 @@ are stored beside the log.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 
 from onward.engine.call_log import CallMemory, KeptContent
@@ -52,7 +53,7 @@ def _note(found: _Calls, memory: CallMemory, calls: StepCalls, step: str, record
             if event.step != step:
                 return
             past = _past(found, event.call, record)
-            past.type, past.about = event.type or past.type, event.about or past.about
+            past.type, past.about = sys.intern(event.type) or past.type, event.about or past.about
             past.inputs, past.patches = event.inputs or past.inputs, event.patches or past.patches
             if event.status is CallStatus.OK and record.seq > calls.repeats.get(event.call, 0):
                 past.is_answered, past.by, past.error = True, event.by, ""

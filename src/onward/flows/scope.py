@@ -27,6 +27,10 @@ class Group:
         self.scopes: dict[str, Scope] = {}
 
 
+_NONE: dict[str, Group] = {}
+"""What nearly every branch has inside: there may be a hundred thousand of them."""
+
+
 class Scope:
     """One sequence of calls. `past` are its own calls, `inside` the groups that began between them."""
 
@@ -38,10 +42,10 @@ class Scope:
     def __init__(self, path: str = "", above: Scope | None = None, group: str = "") -> None:
         self.path, self.above, self.group = path, above, group
         self.past: list[PastCall] = []
-        self.inside: dict[str, Group] = {}
+        self.inside: dict[str, Group] = _NONE
         self._groups: list[Group] | None = None
         self.at = self.begun = self.entered = self.drawn = 0
-        self.counts: dict[str, int] = {}
+        self.counts: dict[str, int] | None = None
         self.last_us = 0
         self.patches: tuple[str, ...] = ()
         """Those that ride on the next call."""
@@ -50,6 +54,8 @@ class Scope:
 
     def named(self, name: str) -> str:
         """The next of this name here: `page`, then `page#2`."""
+        if self.counts is None:
+            self.counts = {}
         count = self.counts[name] = self.counts.get(name, 0) + 1
         return name if count == 1 else f"{name}#{count}"
 
@@ -125,6 +131,8 @@ def _known(known: dict[str, Scope], path: str, first: PastCall) -> Scope:
     group = segment.partition(".")[0]
     found = above.inside.get(group)
     if found is None:
+        if above.inside is _NONE:
+            above.inside = {}
         found = above.inside[group] = Group(first)
     scope = known[path] = found.scopes[segment] = Scope(path, above, group)
     return scope
