@@ -22,6 +22,7 @@ import { Timeline, useScroller } from '../parts/Timeline'
 import { useNow } from '../parts/Time'
 import { useAct } from '../parts/ActionButton'
 import { chatAddress, runAddress, useParams } from '../state/address'
+import { applyTimeline } from '../state/apply'
 import { useKeys } from '../state/keyboard'
 import { keys } from '../state/keys'
 import { useFollow, useOffline } from '../state/live'
@@ -196,10 +197,12 @@ function Steps({ page, step, pick }: { page: RunPage; step: string | null; pick:
   const [isTrue, setTrue] = useState(false)
   const scroller = useScroller()
   const graph = useQuery({
-    queryKey: [...keys.graph(page.id), page.head], queryFn: ({ signal }) => drawRun(page.id, signal),
+    // Where everything stands does not change with an event; which edges were taken is read now and then.
+    queryKey: [...keys.graph(page.id), page.status, page.pipeline_hash], refetchInterval: page.status === 'running' ? 5000 : false, queryFn: ({ signal }) => drawRun(page.id, signal),
     placeholderData: (before) => before, staleTime: Infinity,
   })
-  const geometry = graph.data?.geometry
+  const drawn = graph.data?.geometry
+  const geometry = useMemo(() => drawn && applyTimeline(drawn, page.timeline), [drawn, page.timeline])
   const stoppedAt = page.banner?.step
   const current = geometry?.nodes.find((node) => step ? node.step === step : node.step === stoppedAt)?.id
     ?? geometry?.nodes.find((node) => node.state === 'running' || node.state === 'waiting')?.id ?? page.next ?? null

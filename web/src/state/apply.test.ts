@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import type { RunListed, RunPage } from '../api/shapes'
+import type { Geometry, RunListed, RunPage, TimelineRow } from '../api/shapes'
 import type { GateListed, MessagePiece } from '../api/types'
-import { applyEvents, applyGate, applyPieces, applyRow, applyState, conversationOf, SILENCE } from './apply'
+import { applyEvents, applyGate, applyPieces, applyRow, applyState, applyTimeline, conversationOf, SILENCE } from './apply'
 
 const piece = (position: number, kind: string, text = '', more: Partial<MessagePiece> = {}): MessagePiece => ({
   position, kind, text, message: 'a', parts: [], state: null, chat: 'c', run: 'r', step: 's#1', call: 'm1', number: 1,
@@ -61,6 +61,14 @@ test('rows of the timeline are replaced by key, and a plan that begins is shown 
 
 test('events are kept once and in order', () => {
   expect(applyEvents([{ seq: 1 }, { seq: 2 }], [{ seq: 2 }, { seq: 4 }, { seq: 3 }]).map((event) => event.seq)).toEqual([1, 2, 3, 4])
+})
+
+test('a drawing is as the last steps of its nodes are', () => {
+  const node = (id: string) => ({ id, state: 'not_reached', step: null })
+  const row = (step: string, state: string) => ({ kind: 'step', step, state }) as TimelineRow
+  const geometry = { nodes: [node('a'), node('b'), node('c')], edges: [] } as unknown as Geometry
+  const now = applyTimeline(geometry, [row('a#1', 'finished'), row('fan#1.b/b#1', 'failed'), row('fan#1.b/b#2', 'open'), row('c#1:m1.t1', 'waiting')])
+  expect(now.nodes.map((one) => [one.step, one.state])).toEqual([['a#1', 'succeeded'], ['fan#1.b/b#2', 'running'], [null, 'not_reached']])
 })
 
 test('a gate that was closed leaves the inbox', () => {

@@ -2,7 +2,7 @@
  *
  * Nothing is folded here: the server says how a run stands, and the page only puts it in its place. */
 
-import type { EventShown, RunList, RunListed, RunPage, TimelineRow } from '../api/shapes'
+import type { EventShown, Geometry, RunList, RunListed, RunPage, TimelineRow } from '../api/shapes'
 import type { GateListed, MessagePiece, MessageShown } from '../api/types'
 
 /** One message of a conversation, as far as it is known. */
@@ -132,6 +132,21 @@ export function applyEvents(known: readonly EventShown[], come: readonly EventSh
   const last = Number(known.at(-1)?.seq ?? 0)
   const fresh = come.filter((event) => Number(event.seq) > last).sort((a, b) => Number(a.seq) - Number(b.seq))
   return fresh.length ? [...known, ...fresh] : known
+}
+
+const NODE_STATES: Record<string, string> = { finished: 'succeeded', open: 'running' }
+
+/** The drawing with the states that the timeline has by now: each node as its last step stands. */
+export function applyTimeline(geometry: Geometry, rows: readonly TimelineRow[]): Geometry {
+  const last = new Map<string, TimelineRow>()
+  for (const row of rows)
+    if (row.kind === 'step' && row.step && row.state !== 'planned' && !row.step.includes(':'))
+      last.set(row.step.split('/').at(-1)!.replace(/#\d+$/, ''), row)
+  const nodes = geometry.nodes.map((node) => {
+    const row = last.get(node.id)
+    return row ? { ...node, step: row.step, state: NODE_STATES[row.state] ?? row.state } : node
+  })
+  return { ...geometry, nodes }
 }
 
 export type GateFrame = GateListed | { run: string; gate: string; closed: true }
