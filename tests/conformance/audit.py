@@ -50,3 +50,16 @@ async def test_the_audit_is_read_in_pages_newest_first(store: Store, other: Stor
         await store.audit.begin(ROW)
     assert found == numbers[::-1]
     assert await store.audit.read(before=0, limit=2) == []
+
+
+async def test_old_rows_are_removed_and_their_numbers_do_not_come_again(store: Store, other: Store) -> None:
+    """The oldest first, at most so many at once."""
+    numbers = [await store.audit.begin(replace(ROW, at_us=n)) for n in range(5)]
+    assert await store.audit.tidy(before_us=3, limit=2) == 2
+    assert [row.n for row in await other.audit.read(limit=10)] == numbers[:1:-1]
+    assert await other.audit.tidy(before_us=3, limit=10) == 2
+    assert await store.audit.tidy(before_us=3, limit=10) == 0
+    await store.audit.finish(numbers[0], code=200, at_us=9)
+    assert [row.n for row in await store.audit.read(limit=10)] == numbers[4:]
+    assert await store.audit.tidy(before_us=4, limit=10) == 1
+    assert await store.audit.begin(ROW) > numbers[-1]

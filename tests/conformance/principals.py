@@ -194,3 +194,25 @@ async def test_names_are_of_a_few_characters() -> None:
         replace(token(), token="t2")
     with pytest.raises(InvalidInput, match="a role is a word"):
         replace(token(), roles=("admin operator",))
+
+
+async def test_sessions_and_codes_that_are_over_are_removed_and_tokens_stay(
+    store: Store, other: Store
+) -> None:
+    """However they ended: in time, revoked, or used up. At most so many at once."""
+    for name in ("t1", "t2"):
+        await store.principals.put(replace(token(name, name), expires_at_us=LATER_US))
+    for id in ("late", "later"):
+        await store.principals.put(opened("session", id, expires_at_us=LATER_US + (id == "later")))
+    await store.principals.put(opened("session", "revoked", expires_at_us=LATER_US * 9))
+    await store.principals.put(opened("code", "used", expires_at_us=LATER_US * 9))
+    await store.principals.put(opened("session", "busy", expires_at_us=LATER_US * 9))
+    await store.principals.revoke("revoked", at_us=LATER_US)
+    assert await store.principals.redeem("used", now_us=AT_US + 1) is not None
+    await store.principals.used("busy", at_us=AT_US + 1)
+    await store.principals.revoke("t2", at_us=AT_US + 1)
+    assert await store.principals.tidy(before_us=AT_US, limit=10) == 0
+    assert await store.principals.tidy(before_us=LATER_US, limit=2) == 2
+    assert await other.principals.tidy(before_us=LATER_US, limit=10) == 1
+    left = await store.principals.read(("token", "session", "code"))
+    assert {one.id for one in left} == {"t1", "t2", "later", "busy"}

@@ -46,6 +46,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     streams: int = 20
     streams_all: int = 1_000
     session_hours: float = 12.0
+    audit_days: int = 400
 
     @property
     def is_loopback(self) -> bool:
@@ -72,6 +73,10 @@ def read_serve(table: Mapping[str, Any], given: Mapping[str, Any], *, file: str)
     for name in ("body_bytes", "json_depth", "requests", "burst", "creations", "failures"):
         if getattr(found, name) <= 0:
             raise InvalidInput(f"{name} of [serve] is {shown(getattr(found, name))}; write more than 0.")
+    if found.audit_days < 0:
+        raise InvalidInput(
+            f"audit_days of [serve] is {found.audit_days}; write 0 to keep the audit for ever."
+        )
     return found
 
 

@@ -178,16 +178,22 @@ class _Serving:
 
     async def _lived(self, context: Context, server: Listener, sock: Any, engine: Engine, at: str) -> Shift:
         from onward.server.life import live
+        from onward.server.tidying import keep_tidy
 
-        with on_signals(self._asked, Force(self._settings.grace_s, FAILED)):
-            return await live(
-                context,
-                server,
-                sock,
-                work=lambda: self._work(engine),
-                stop=self._stop,
-                opened=lambda: self._out.say(f"Onward is at {at}"),
-            )
+        tidying = asyncio.create_task(keep_tidy(context), name="onward tidying")
+        try:
+            with on_signals(self._asked, Force(self._settings.grace_s, FAILED)):
+                return await live(
+                    context,
+                    server,
+                    sock,
+                    work=lambda: self._work(engine),
+                    stop=self._stop,
+                    opened=lambda: self._out.say(f"Onward is at {at}"),
+                )
+        finally:
+            tidying.cancel()
+            await asyncio.gather(tidying, return_exceptions=True)
 
     async def _reader(self, engine: Engine, operations: LocalOperations, place: str | Store) -> Reader:
         """Reads go to a second store, unless the database cannot be opened twice."""

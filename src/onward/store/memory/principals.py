@@ -62,6 +62,13 @@ class MemoryPrincipals:
         self._stored[code_id] = replace(self._stored[code_id], used_at_us=now_us)
         return await self.find(code_id)
 
+    async def tidy(self, *, before_us: int, limit: int) -> int:
+        ends = ((one.id, _end(one)) for one in self._stored.values() if one.kind != "token")
+        over = [id for id, at_us in ends if at_us is not None and at_us <= before_us][:limit]
+        for id in over:
+            del self._stored[id]
+        return len(over)
+
     def _ended(self, one: port.Principal) -> port.Principal:
         """With the earlier end of it and its token."""
         if one.token is None:
@@ -81,6 +88,12 @@ def _made(one: port.Principal) -> tuple[object, ...]:
     return one.kind, one.name, one.secret_hash, one.roles, one.made_at_us
 
 
+def _end(one: port.Principal) -> int | None:
+    """When it ended, or will end, by itself."""
+    used_us = one.used_at_us if one.kind == "code" else None
+    return _earlier(_earlier(one.expires_at_us, one.revoked_at_us), used_us)
+
+
 def _earlier(first: int | None, second: int | None) -> int | None:
     return min((at_us for at_us in (first, second) if at_us is not None), default=None)
 
@@ -89,16 +102,24 @@ class MemoryAudit:
     """The audit of a database."""
 
     def __init__(self, state: State) -> None:
-        self._rows = state.audit
+        self._state, self._rows = state, state.audit
 
     async def begin(self, row: port.AuditRow) -> int:
-        self._rows.append(replace(row, n=len(self._rows) + 1, code=None, done_at_us=None))
-        return len(self._rows)
+        n = self._state.audit_n = self._state.audit_n + 1
+        self._rows[n] = replace(row, n=n, code=None, done_at_us=None)
+        return n
 
     async def finish(self, n: int, *, code: int, at_us: int) -> None:
-        if 0 < n <= len(self._rows) and self._rows[n - 1].code is None:
-            self._rows[n - 1] = replace(self._rows[n - 1], code=code, done_at_us=at_us)
+        row = self._rows.get(n)
+        if row is not None and row.code is None:
+            self._rows[n] = replace(row, code=code, done_at_us=at_us)
 
     async def read(self, *, before: int | None = None, limit: int) -> Sequence[port.AuditRow]:
-        upto = len(self._rows) if before is None else max(before - 1, 0)
-        return self._rows[:upto][::-1][:limit]
+        found = [row for n, row in self._rows.items() if before is None or n < before]
+        return found[::-1][:limit]
+
+    async def tidy(self, *, before_us: int, limit: int) -> int:
+        over = [row.n for row in list(self._rows.values())[:limit] if row.at_us <= before_us]
+        for n in over:
+            del self._rows[n]
+        return len(over)

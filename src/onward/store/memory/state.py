@@ -82,7 +82,9 @@ class State:
     """How many runs the messages of a chat have started."""
     chat_projects: dict[str, str] = field(default_factory=dict)
     principals: dict[str, Principal] = field(default_factory=dict)
-    audit: list[AuditRow] = field(default_factory=list)
+    audit: dict[int, AuditRow] = field(default_factory=dict)
+    audit_n: int = 0
+    """The number of the newest row of the audit, also if it is gone."""
     changes: int = 0
     """The number of the newest change."""
     alive: set[str] = field(default_factory=set)

@@ -117,6 +117,13 @@ class Principals(Protocol):
         """
         ...
 
+    async def tidy(self, *, before_us: int, limit: int) -> int:
+        """Remove sessions and codes that ended at this time or before, at most so many; returns how many.
+
+        Tokens stay. Several processes may do it at once.
+        """
+        ...
+
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     """A change that somebody asked a server for.
@@ -155,4 +162,11 @@ class Audit(Protocol):
 
     async def read(self, *, before: int | None = None, limit: int) -> Sequence[AuditRow]:
         """The rows before this number, newest first."""
+        ...
+
+    async def tidy(self, *, before_us: int, limit: int) -> int:
+        """Remove rows of this time or before, of the `limit` oldest; returns how many. No number comes again.
+
+        Several processes may do it at once.
+        """
         ...

@@ -47,6 +47,10 @@ class PostgresPrincipals:
         (found,) = await self._ask(call("principal_redeem", id=code_id, now_us=now_us))
         return await self.find(code_id) if found else None
 
+    async def tidy(self, *, before_us: int, limit: int) -> int:
+        (found,) = await self._ask(call("principal_tidy", before_us=before_us, limit=limit))
+        return len(found)
+
     async def _ask(self, *calls: Call) -> Sequence[Rows]:
         return await self._connections.use(lambda wire: wire.run(*calls))
 
@@ -70,3 +74,8 @@ class PostgresAudit:
         read = call("audit_read", before=INTEGER_MAX if before is None else before, limit=limit)
         (found,) = await self._connections.use(lambda wire: wire.run(read))
         return [rows.audit_of(columns) for columns in found]
+
+    async def tidy(self, *, before_us: int, limit: int) -> int:
+        tidy = call("audit_tidy", before_us=before_us, limit=limit)
+        (found,) = await self._connections.use(lambda wire: wire.run(tidy))
+        return len(found)

@@ -1642,6 +1642,19 @@ WHERE id = :id AND kind = 'code' AND used_at_us IS NULL AND revoked_at_us IS NUL
     ))
 RETURNING id;
 
+-- principal_tidy --
+-- Differs because rows that another server removes just now are passed over.
+DELETE FROM principal
+WHERE id IN (
+    SELECT id
+    FROM principal
+    WHERE kind <> 'token'
+        AND (expires_at_us <= :before_us OR revoked_at_us <= :before_us OR (kind = 'code' AND used_at_us <= :before_us))
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING id;
+
 -- audit_begin --
 INSERT INTO audit (at_us, asked_by, principal, address, operation, subject, key, on_behalf_of)
 VALUES (:at_us, :by, :principal, :address, :operation, :subject, :key, :on_behalf_of)
@@ -1658,3 +1671,15 @@ FROM audit
 WHERE n < :before
 ORDER BY n DESC
 LIMIT :limit;
+
+-- audit_tidy --
+-- Differs because rows that another server removes just now are passed over.
+DELETE FROM audit
+WHERE at_us <= :before_us AND n IN (
+    SELECT n
+    FROM audit
+    ORDER BY n
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING n;

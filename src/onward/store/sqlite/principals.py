@@ -56,6 +56,9 @@ class SqlitePrincipals:
         is_ours = await self._changed("principal_redeem", {"id": code_id, "now_us": now_us})
         return await self.find(code_id) if is_ours else None
 
+    async def tidy(self, *, before_us: int, limit: int) -> int:
+        return len(await self._changed("principal_tidy", {"before_us": before_us, "limit": limit}))
+
     async def _changed(self, name: str, values: dict[str, Any]) -> list[str]:
         return await self._database.transact(
             lambda db: [columns[0] for columns in db.execute(QUERIES[name], values)]
@@ -80,4 +83,10 @@ class SqliteAudit:
         values = {"before": INTEGER_MAX if before is None else before, "limit": limit}
         return await self._database.look(
             lambda db: [rows.audit_of(columns) for columns in db.execute(QUERIES["audit_read"], values)]
+        )
+
+    async def tidy(self, *, before_us: int, limit: int) -> int:
+        values = {"before_us": before_us, "limit": limit}
+        return await self._database.transact(
+            lambda db: len(db.execute(QUERIES["audit_tidy"], values).fetchall())
         )

@@ -1220,6 +1220,17 @@ WHERE id = :id AND kind = 'code' AND used_at_us IS NULL AND revoked_at_us IS NUL
     ))
 RETURNING id;
 
+-- principal_tidy --
+DELETE FROM principal
+WHERE id IN (
+    SELECT id
+    FROM principal
+    WHERE kind <> 'token'
+        AND (expires_at_us <= :before_us OR revoked_at_us <= :before_us OR (kind = 'code' AND used_at_us <= :before_us))
+    LIMIT :limit
+)
+RETURNING id;
+
 -- audit_begin --
 INSERT INTO audit (at_us, asked_by, principal, address, operation, subject, key, on_behalf_of)
 VALUES (:at_us, :by, :principal, :address, :operation, :subject, :key, :on_behalf_of)
@@ -1236,3 +1247,13 @@ FROM audit
 WHERE n < :before
 ORDER BY n DESC
 LIMIT :limit;
+
+-- audit_tidy --
+DELETE FROM audit
+WHERE at_us <= :before_us AND n IN (
+    SELECT n
+    FROM audit
+    ORDER BY n
+    LIMIT :limit
+)
+RETURNING n;
