@@ -114,9 +114,9 @@ class Door:
 
 
 async def exchange(
-    app: Any, method: str, path: str, headers: Sequence[tuple[str, str]], content: bytes = b""
+    app: Any, method: str, path: str, headers: Sequence[tuple[str, str]], content: bytes | None = b""
 ) -> Reply:
-    """One request as ASGI has it, and the whole reply."""
+    """One request as ASGI has it, and the whole reply. Without content, the client hangs up instead."""
     place, _, query = path.partition("?")
     scope = {
         "type": "http",
@@ -133,6 +133,8 @@ async def exchange(
         "server": ("127.0.0.1", 8765),
     }
     coming: list[dict[str, Any]] = [{"type": "http.request", "body": content, "more_body": False}]
+    if content is None:
+        coming = [{"type": "http.disconnect"}]
     sent: list[dict[str, Any]] = []
     never = asyncio.Event()
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketState
@@ -103,6 +103,7 @@ class App:
     async def _replied(self, scope: Scope, receive: Receive) -> Response:
         id = self._request_id()
         try:
+            _check_framing(scope["headers"])
             return await self._answered(scope, receive, id)
         except Exception as error:
             return self._refusal(error, id, scope)
@@ -199,9 +200,20 @@ def problem_for(error: Exception) -> Problem:
             return Problem(400, "bad_request", "the body is not JSON.")
         case msgspec.ValidationError():
             return problem_of(InvalidInput(f"{error}."))
+        case ClientDisconnect():  # nobody reads it
+            return Problem(400, "bad_request", "the request ended before its body.")
         case RecursionError() | UnicodeError():
             return problem_of(InvalidInput("the request cannot be read."))
     return INTERNAL
+
+
+def _check_framing(headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Refuse a body that has two lengths: a proxy before us may believe the other one, and take a part of the
+    body for its next client's request."""
+    names = {name for name, _ in headers}
+    if b"transfer-encoding" in names and b"content-length" in names:
+        detail = "the body has two lengths; send Content-Length or Transfer-Encoding."
+        raise Problem(400, "bad_request", detail, headers={"Connection": "close"})
 
 
 def _draining() -> Problem:

@@ -74,8 +74,8 @@ class Credentials:
         if known is not None and known.until_s > self._clock.awake_s():
             principal: Principal | None = known.principal
         else:
-            # Who guesses has to wait; who was let in a moment ago does not wait for them.
-            if self._failures.wait_s(address) > 0:
+            # Who guesses has to wait; who was let in before does not wait for them.
+            if known is None and self._failures.wait_s(address) > 0:
                 self._failures.take(address)
             principal = await self._found(given, kind)
         if principal is None or not self.is_good(principal):

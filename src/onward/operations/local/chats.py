@@ -264,12 +264,13 @@ class LocalChats(msgspec.Struct, frozen=True):
         return {"chats": listed, "cursor": cursor}
 
     async def show_chat(self, request: ShowChat) -> chat_shapes.ChatPage:
-        """A chat with its newest runs, what was said last, and what waits."""
+        """A chat with its newest runs, what was said last, and what waits; also one that only runs name."""
         store = self.engine.store
         row = await store.intakes.find_chat(request.chat)
-        if row is None:
-            raise ChatNotFound(request.chat)
         listed = await runs_of(self.engine, request.chat, EVERY)
+        if row is None and not listed:
+            raise ChatNotFound(request.chat)
+        began_us = listed[-1].row.created_at_us if row is None else row.created_at_us
         runs = [await self._run(one.row.id) for one in listed[: request.runs]]
         known = [known_row(one.row, one.holder) for one in listed]
         stopped = [run for run in known if run.status in STOPPED and run.recoverable and not run.is_dismissed]
@@ -280,9 +281,9 @@ class LocalChats(msgspec.Struct, frozen=True):
         query = MessageQuery(chat=request.chat, is_newest=True, limit=request.messages)
         messages = await store.messages.list(query) if request.messages else ()
         return {
-            "chat": row.id,
-            "project": row.project or None,
-            "created_at": instant(row.created_at_us),
+            "chat": request.chat,
+            "project": None if row is None else row.project or None,
+            "created_at": instant(began_us),
             "running": any(run.status in (RunStatus.QUEUED, RunStatus.RUNNING) for run in known),
             "interrupted_run": stopped[0].id if stopped else None,
             "runs": [run for run in runs if run is not None],

@@ -24,7 +24,8 @@ LOOK_S = 1.0
 KEEP_ALIVE_S = 15.0
 STALLED_S = 10.0
 """How long one write may take."""
-CHECK_S = 30.0
+CHECK_S = 4.0
+"""How often a credential is looked up again: with LOOK_S, a revoked one reads for five seconds at most."""
 LEAVE_S = 3.0
 """How long connections get to send their last frame."""
 IsAllowed = Callable[[], Awaitable[bool]]

@@ -455,6 +455,8 @@ class Measures(Protocol):
 
 
 P = TypeVar("P", bound=tuple[int | str, ...])
+INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
+"""The integers that every database has."""
 
 
 def write_cursor(place: tuple[int | str, ...]) -> str:
@@ -466,7 +468,10 @@ def read_cursor(cursor: str, place: type[P]) -> P:
     """The place that a cursor names; refuses a text that is no cursor of such a list."""
     try:
         found = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        return msgspec.json.decode(found, type=place)
+        read = msgspec.json.decode(found, type=place)
+        if not all(isinstance(one, str) or INTEGER_MIN <= one <= INTEGER_MAX for one in read):
+            raise ValueError(cursor)  # no database has such a number
+        return read
     except (ValueError, msgspec.MsgspecError):
         raise InvalidInput(
             "the cursor is not one of this list; use the cursor of the last entry, or begin without one."

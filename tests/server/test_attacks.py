@@ -1,0 +1,87 @@
+"""What was got past the server by somebody who tried, and does not get past it any more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from onward.store.port.runs import write_cursor
+from tests.chats.desk import Desk
+from tests.server.door import HOST as HERE
+from tests.server.door import Door, a_door, exchange
+
+ASKING = """digraph asking {
+    start [shape=Mdiamond]; exit [shape=Msquare]
+    ask [shape=hexagon, label="Ship it?"]
+    ship [shape=parallelogram, tool_command="true"]
+    start -> ask; ask -> ship [label="Approve"]; ask -> exit [label="Reject"]; ship -> exit
+}"""
+
+
+@pytest.fixture
+async def door() -> AsyncIterator[Door]:
+    async with a_door(failures=3) as door:
+        yield door
+
+
+async def asking(door: Door, **how: str) -> str:
+    """A run that waits for an answer."""
+    assert (await door.ask("PUT", "/api/pipelines/asking", {"source": ASKING})).status == 200
+    made = await door.post("/api/runs", {"pipeline": "asking", **how})
+    run: str = made.json["run"]["id"]
+    await Desk(door.process).work()
+    assert (await door.get(f"/api/runs/{run}")).json["status"] == "waiting"
+    return run
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
+@pytest.mark.parametrize(
+    ("path", "names"), [("runs", ("x",)), ("chats", ()), ("gates", ("x", "y")), ("notifications", ("x", "y"))]
+)
+async def test_a_made_up_cursor_is_refused(
+    door: Door, path: str, names: tuple[str, ...], number: int
+) -> None:
+    """It held a number that no database has, and was an internal error."""
+    refused = await door.get(f"/api/{path}?cursor={write_cursor((number, *names))}")
+    assert (refused.status, refused.code) == (422, "invalid_input")
+
+
+async def test_the_checkpoint_of_a_chat_is_told_though_nothing_was_said_in_it(door: Door) -> None:
+    """A run may be given a chat without a message; its chat said that nothing ran and nothing was asked."""
+    run = await asking(door, chat="talk")
+    assert (await door.get("/agents/status?chatId=talk")).json["pendingCheckpoint"] is not None
+    shown = (await door.get("/api/chat?chat=talk")).json
+    assert ([one["id"] for one in shown["runs"]], shown["gate"]["run"]) == ([run], run)
+    stopped = await door.post("/agents/stop", {"chatId": "talk"})
+    assert stopped.json == {"status": "stopped", "chatId": "talk", "pipelineRunId": run}
+
+
+async def test_a_body_with_two_lengths_is_refused_and_its_connection_closed(door: Door) -> None:
+    """Its rest was taken for a request of its own, as a proxy's next client may have sent it."""
+    sent = [("host", HERE), ("authorization", f"Bearer {await door.token('admin')}")]
+    sent += [("content-length", "2"), ("transfer-encoding", "chunked"), ("content-type", "application/json")]
+    reply = await exchange(door.app, "POST", "/api/runs", sent, b"{}")
+    assert (reply.status, reply.code, reply.header("connection")) == (400, "bad_request", "close")
+
+
+async def test_whoever_was_let_in_before_is_not_locked_out_by_others_who_guess(door: Door) -> None:
+    """All who come through one proxy, and all programs of one machine, have one address."""
+    assert (await door.get("/api/runs", role="viewer")).status == 200
+    door.process.clock.advance(3)
+    guess = {"authorization": f"Bearer onw_{'0' * 16}_{'a' * 43}"}
+    codes = [(await door.get("/api/runs", headers=guess)).status for _ in range(5)]
+    assert codes == [401, 401, 401, 429, 429]
+    door.process.clock.advance(6)
+    assert (await door.get("/api/runs", headers=guess)).status == 429
+    assert (await door.get("/api/runs", role="viewer")).status == 200
+
+
+async def test_a_body_that_breaks_off_is_no_error_of_the_server(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever hung up could fill the log with tracebacks."""
+    sent = [("host", HERE), ("authorization", f"Bearer {await door.token('operator')}")]
+    sent += [("content-length", "2"), ("content-type", "application/json")]
+    reply = await exchange(door.app, "POST", "/api/runs", sent, None)
+    assert (reply.status, caplog.records) == (400, [])
