@@ -120,7 +120,8 @@ class Serving(DefinitionCache):
         handlers = self._with_simulated(definition, simulation)
         kinds = definition.handler_kinds
         needed = kinds if ahead is None else {name: kinds[name] for name in ahead if name in kinds}
-        for kind in dict.fromkeys(needed.values()):
+        needed_kinds = definition.handlers if ahead is None else tuple(dict.fromkeys(needed.values()))
+        for kind in needed_kinds:
             if kind not in handlers and (found := self._find(kind, path)) is not None:
                 handlers = {**handlers, kind: found}
         if MANAGER in definition.handlers and MANAGER not in handlers:
@@ -131,10 +132,10 @@ class Serving(DefinitionCache):
             for node in definition.managers:
                 if agent is None and node.id in needed and is_steering(node):
                     raise NoProvider(node.id)
-        for node_id, kind in needed.items():
-            if kind not in handlers:
-                raise _missing(definition.graph.nodes[node_id], kind, handlers)
-        checking = {kind for kind in needed.values() if hasattr(handlers[kind], "check_node")}
+        if any(kind not in handlers for kind in needed_kinds):
+            node_id = next(node_id for node_id, kind in needed.items() if kind not in handlers)
+            raise _missing(definition.graph.nodes[node_id], needed[node_id], handlers)
+        checking = {kind for kind in needed_kinds if hasattr(handlers[kind], "check_node")}
         for node_id, kind in needed.items() if checking else ():
             handler = handlers[kind]
             if isinstance(handler, ChecksNodes):

@@ -175,6 +175,11 @@ class Definition:
         return self._only_transitions.get(node_id)
 
     @cached_property
+    def likely_paths(self) -> dict[str, tuple[str, ...]]:
+        """The likely ways by where they start (`machine.path`), where they are the same for all runs."""
+        return {}
+
+    @cached_property
     def _policies(self) -> dict[str, RetryPolicy]:
         return {}
 

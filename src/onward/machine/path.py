@@ -24,7 +24,25 @@ SUCCESS = StepStatus.SUCCESS.value
 
 
 def likely_path(definition: Definition, start: str, context: Mapping[str, Any]) -> tuple[str, ...]:
-    """The nodes from `start` to the exit, with the branches of fan-outs one after the other."""
+    """The nodes from `start` to the exit, with the branches of fan-outs one after the other.
+
+    Where no condition has a say, it is the same for all runs, and looked for once.
+    """
+    known = definition.likely_paths.get(start)
+    if known is not None:
+        return known
+    path = _walked(definition, start, context)
+    if not any(_asks_conditions(definition, node) for node in path):
+        definition.likely_paths[start] = path
+    return path
+
+
+def _asks_conditions(definition: Definition, node: str) -> bool:
+    edges = definition.graph.outgoing(node)
+    return len(edges) > 1 and any(edge.guard.clauses for edge in edges)
+
+
+def _walked(definition: Definition, start: str, context: Mapping[str, Any]) -> tuple[str, ...]:
     path: dict[str, None] = {}
     seen = FrozenMap(context)
     stack: list[tuple[str, str | None]] = [(start, None)]

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from onward.model.events import StepStatus
-from onward.model.ids import is_in_step, node_of, place_of
-from onward.model.run import AttemptState, Run
+from onward.model.run import AttemptState, Run, Ticks
 
 TICKS_MAX = 40
 _BEGUN_MIN = 20
@@ -34,50 +33,69 @@ class Tick(NamedTuple):
     state: str
 
 
-def tick(sign: str, step: str) -> str:
-    """The tick of a step, which is called as short as possible."""
-    node = node_of(place_of(step))
-    visit = step.rpartition("#")[2]
-    return f"{sign}{node}" if visit == "1" else f"{sign}{node}#{visit}"
-
-
-def begun(ticks: dict[str, str], step: str) -> dict[str, str]:
+def begun(ticks: Ticks, step: str, node: str) -> Ticks:
     """The ticks with one more step, the oldest left out if there are too many."""
-    if step in ticks or is_in_step(step):
+    if step in ticks.moving:
         return ticks
-    changed = {**ticks, step: tick(OPEN, step)}
-    if len(changed) > TICKS_MAX:
-        del changed[next(iter(changed))]
-    return changed
+    return _bounded(ticks.settled, {**ticks.moving, step: f"{OPEN}{_short(step, node)}"})
 
 
-def ended(ticks: dict[str, str], step: str, status: StepStatus) -> dict[str, str]:
+def ended(ticks: Ticks, step: str, node: str, status: StepStatus) -> Ticks:
     """The ticks when a step has its outcome."""
-    sign = _SIGN_OF.get(status, FINISHED)
-    known = ticks.get(step)
-    if known is not None:
-        return {**ticks, step: sign + known[1:]}
-    changed = {**ticks, step: tick(sign, step)}
-    if len(changed) > TICKS_MAX:
-        del changed[next(iter(changed))]
-    return changed
+    moving, settled = ticks.moving, ticks.settled
+    one = f"{_SIGN_OF.get(status, FINISHED)}{_short(step, node)}"
+    if not moving or (len(moving) == 1 and step in moving):  # nearly always
+        return _bounded((*settled, one), {})
+    moving = {**moving, step: one}
+    while moving and moving[first := next(iter(moving))][0] != OPEN:
+        settled = (*settled, moving.pop(first))
+    return _bounded(settled, moving)
 
 
 _SIGN_OF = {StepStatus.FAIL: FAILED, StepStatus.SKIPPED: SKIPPED}
 
 
+def _short(step: str, node: str) -> str:
+    """What a step is called in its tick."""
+    return node if step.endswith("#1") else f"{node}#{step.rpartition('#')[2]}"
+
+
+def _bounded(settled: tuple[str, ...], moving: dict[str, str]) -> Ticks:
+    if len(settled) + len(moving) > TICKS_MAX:
+        if settled:
+            settled = settled[1:]
+        else:
+            del moving[next(iter(moving))]
+    return Ticks(settled, moving)
+
+
+def way_of(plan: Sequence[str]) -> tuple[str, ...]:
+    """The nodes of the likely way as ticks, so that none is made anew with every step."""
+    return tuple([f"{PLANNED}{node}" for node in plan])
+
+
 def ticks_text(run: Run) -> str:
     """The column: how many steps the run is likely to have, then a tick for each that is shown."""
-    known = run.ticks
-    shown = [text if text[0] != OPEN else _open_sign(run, step) + text[1:] for step, text in known.items()]
-    ahead = () if run.is_final else _ahead(run)
-    opened = sum(text[0] in "*?" for text in shown)
-    planned = run.steps_finished + opened + len(ahead)
-    if ahead:
-        room = max(_BEGUN_MIN, TICKS_MAX - len(ahead))
-        shown = shown[-room:]
-        shown += [f"{PLANNED}{node}" for node in ahead[: TICKS_MAX - len(shown)]]
-    return " ".join((str(planned), *shown))
+    shown, opened = [*run.ticks.settled], 0
+    for step, one in run.ticks.moving.items():
+        if one[0] == OPEN:
+            sign = _open_sign(run, step)
+            if sign in _UNDER_WAY:
+                opened += 1
+            one = f"{sign}{one[1:]}"
+        shown.append(one)
+    way, begins = ((), 0) if run.is_final else _ahead(run)
+    to_come = len(way) - begins
+    planned = run.steps_finished + opened + to_come
+    if to_come:
+        room = max(_BEGUN_MIN, TICKS_MAX - to_come)
+        if len(shown) > room:
+            shown = shown[-room:]
+        shown += way[begins : begins + TICKS_MAX - len(shown)]
+    return f"{planned} {' '.join(shown)}" if shown else str(planned)
+
+
+_UNDER_WAY = (OPEN, WAITING)
 
 
 def _open_sign(run: Run, step: str) -> str:
@@ -89,25 +107,42 @@ def _open_sign(run: Run, step: str) -> str:
     return OPEN if step in run.parallels else SKIPPED
 
 
-def _ahead(run: Run) -> Sequence[str]:
-    """The nodes of the likely way that are still to come."""
-    plan, at = run.plan, run.branches[""].next_node
-    if not plan or at is None:
-        return ()
+def _ahead(run: Run) -> tuple[Sequence[str], int]:
+    """The ticks of the likely way, and the place from which on they are still to come."""
+    way, at = run.way, run.branches[""].next_node
+    if not way or at is None:
+        return (), 0
+    is_begun, after = _since(run.ticks, at)
+    found = _place(way, f"{PLANNED}{at}", run.steps_finished)
+    if found is None:
+        known = (_place(way, f"{PLANNED}{node}") for node in after)
+        last = next((place for place in known if place is not None), None)
+        return ((), 0) if last is None else (way, last + 1)
+    if is_begun and after:
+        return [one for one in way[found + 1 :] if one[1:] not in after], 0
+    return way, found + is_begun
+
+
+def _place(way: Sequence[str], one: str, guess: int = 0) -> int | None:
+    """Where a node is on the way. Where a run took it, it has finished as many steps as there are before."""
+    if guess < len(way) and way[guess] == one:
+        return guess
+    return way.index(one) if one in way else None
+
+
+def _since(ticks: Ticks, at: str) -> tuple[bool, Sequence[str]]:
+    """Whether the newest step of the node is open, and the nodes that began after it, in branches that it
+    opened, the newest first."""
+    moving = ticks.moving
+    if moving and moving[next(reversed(moving))] == f"{OPEN}{at}":  # nearly always
+        return True, ()
     after: list[str] = []
-    """The nodes that began after the one that the run stands before, in branches that it opened."""
-    is_begun = False
-    for step in reversed(run.ticks):
-        node = node_of(place_of(step))
+    for one in reversed((*ticks.settled, *moving.values())):
+        node = one[1:].partition("#")[0]
         if node == at:
-            is_begun = run.ticks[step][0] == OPEN
-            break
+            return one[0] == OPEN, after
         after.append(node)
-    if at in plan:
-        ahead = plan[plan.index(at) + is_begun :]
-        return [node for node in ahead if node not in after] if is_begun else ahead
-    last = next((node for node in after if node in plan), None)
-    return plan[plan.index(last) + 1 :] if last is not None else ()
+    return False, after
 
 
 def read_ticks(text: str) -> tuple[int, Sequence[Tick]]:

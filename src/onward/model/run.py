@@ -36,7 +36,7 @@ def simulation_of(created: RunCreated) -> Simulation | None:
     return Simulation(script=created.simulation, real_tools=not created.simulates_tools)
 
 
-FOLD_VERSION = 21
+FOLD_VERSION = 22
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
 RESTARTED_AS = "restarted_as"
@@ -257,6 +257,19 @@ class Pending(Frozen, frozen=True, kw_only=True):
 NOTHING_PENDING = Pending()
 
 
+class Ticks(Frozen, frozen=True):
+    """The ticks of a run's newest steps (`machine.ticks`), in the order in which they began.
+
+    `settled` are those that no longer change, `moving` the ones from the first on that may, by their steps.
+    """
+
+    settled: tuple[str, ...] = ()
+    moving: dict[str, str] = {}
+
+
+NO_TICKS = Ticks()
+
+
 class Run(Frozen, frozen=True, kw_only=True):
     """The state of a run: the fold of its log up to event `head`. It does not change; ask again for news.
 
@@ -336,10 +349,9 @@ class Run(Frozen, frozen=True, kw_only=True):
     cost_micro: int = 0
     answers: int = 0
     """How many requests to models were answered, its parent's included."""
-    plan: tuple[str, ...] = ()
-    """The nodes of the way that it is likely to take, from its start."""
-    ticks: dict[str, str] = {}
-    """The tick of each of its newest steps (`machine.ticks`)."""
+    way: tuple[str, ...] = ()
+    """The nodes of the way that it is likely to take, from its start, as ticks."""
+    ticks: Ticks = NO_TICKS
     trims_output: bool = False
     """Whether `tool.output` has no last newline; runs from before this was so keep theirs."""
 

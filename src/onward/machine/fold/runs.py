@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from onward.machine.fold.calls import WAIT, after_resume, let_go, lifted, steering_given_back
 from onward.machine.fold.changes import Changes, IllegalEvent
 from onward.machine.fold.steps import asked_anew, drop_branches, without_gates_of
+from onward.machine.ticks import way_of
 from onward.model import events as ev
 from onward.model.context import NOTHING, FrozenMap
 from onward.model.ids import branch_of, is_in_step, step_of_gate
@@ -56,7 +57,7 @@ def run_created(event: ev.RunCreated, *, run_id: str, at_us: int) -> Run:
         charged_to=event.charged_to,
         pipeline_version=event.pipeline_version,
         max_visits=event.max_visits,
-        plan=event.plan,
+        way=way_of(event.plan),
         tags=event.tags,
         created_at_us=at_us,
         updated_at_us=at_us,
@@ -150,7 +151,7 @@ def _without_sessions(branches: Mapping[str, Branch]) -> dict[str, Branch]:
 
 
 def pipeline_changed(run: Run, event: ev.PipelineChanged, at_us: int) -> Changes:
-    return {"pipeline_hash": event.pipeline_hash, "plan": event.plan}
+    return {"pipeline_hash": event.pipeline_hash, "way": way_of(event.plan)}
 
 
 def workdir_changed(run: Run, event: ev.WorkdirChanged, at_us: int) -> Changes:

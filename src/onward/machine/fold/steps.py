@@ -69,7 +69,7 @@ def step_started(run: Run, event: ev.StepStarted, at_us: int) -> Changes:
     )
     if before is None:
         changes["visits"] = run.visits.with_(at, _new_visit(run, event, at, branch_id))
-        changes["ticks"] = begun_tick(run.ticks, event.step)
+        changes["ticks"] = begun_tick(run.ticks, event.step, event.node)
     elif before.state is OPEN and before.token == run.token:
         raise IllegalEvent(run.status, event, f"step {event.step} is already open under token {run.token}")
     else:
@@ -164,7 +164,7 @@ def step_finished(run: Run, event: ev.StepFinished, at_us: int) -> Changes:
     changes: Changes = {
         "branches": {**run.branches, branch_id: _moved(run, branch, opened, event)},
         "steps_finished": run.steps_finished + 1,
-        "ticks": ended_tick(run.ticks, step, event.outcome.status),
+        "ticks": ended_tick(run.ticks, step, event.node, event.outcome.status),
     }
     if opened is not None:
         changes["open_steps"] = without(run.open_steps, step)
@@ -276,7 +276,7 @@ def parallel_started(run: Run, event: ev.ParallelStarted, at_us: int) -> Changes
         "branches": {**run.branches, **opened},
         "parallels": {**run.parallels, event.step: parallel},
         "visits": run.visits.with_(at, run.visits.get(at, 0) + 1),
-        "ticks": begun_tick(run.ticks, event.step),
+        "ticks": begun_tick(run.ticks, event.step, event.node),
     }
 
 
@@ -356,7 +356,7 @@ def gate_opened(run: Run, event: GateOpened, at_us: int) -> Changes:
         return changes | with_calls(run, asking) if event.stays else changes
     at = place_of(event.gate)
     visits = run.visits.with_(at, run.visits.get(at, 0) + 1)
-    return changes | {"visits": visits, "ticks": begun_tick(run.ticks, event.gate)}
+    return changes | {"visits": visits, "ticks": begun_tick(run.ticks, event.gate, event.node)}
 
 
 def _gate(event: GateOpened, at_us: int) -> Gate:
