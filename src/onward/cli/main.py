@@ -35,6 +35,7 @@ EPILOGUE = (
     "Exit codes: 0 finished well; 1 failed or refused; 2 usage or invalid pipeline; 75 resumable."
 )
 COMMANDS: Sequence[tuple[str, str, str]] = (
+    ("init", "start/init", "Write a small project to begin with."),
     ("validate", "start/check", "Check a pipeline file; nothing is executed."),
     ("run", "start/run", "Run a pipeline in the foreground."),
     ("simulate-script", "start/check", "Print a simulation script for a pipeline."),
@@ -85,7 +86,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("completion", "operate/about", "Print a completion script for a shell."),
 )
 """The name of a command, its group in the help and its module, and what it does."""
-WITHOUT_DATABASE = ("validate",)
+WITHOUT_DATABASE = ("init", "validate")
 ASK_SERVERS = frozenset(
     {
         *("status", "show", "events", "messages", "calls", "checkpoints", "chat", "chats"),

@@ -349,6 +349,10 @@ OPERATING: Mapping[str, Manual] = {
         {"onward doctor": "check the installation and the database"},
         {**LOOK, FAILED: f"something is BAD; or {REFUSED}"},
     ),
+    "init": Manual(
+        {"onward init shop": "in a new directory", "onward init": "here"},
+        {FINE: "written", USAGE: f"a file of it is there already, or {MISUSED}"},
+    ),
     "version": Manual({"onward version --json": "for a program"}, {FINE: "done", USAGE: MISUSED}),
     "completion": Manual(
         {

@@ -102,6 +102,13 @@ class VerificationShown(TypedDict):
     problems: int
 
 
+class ProjectMade(TypedDict):
+    """A new project, and its files."""
+
+    directory: str
+    files: list[str]
+
+
 class VersionShown(TypedDict):
     """The installed version."""
 
@@ -201,6 +208,7 @@ REPLIES: Mapping[str, Sequence[JsonReply]] = {
     "import": (JsonReply(Imported),),
     "verify": (JsonReply(VerificationShown),),
     "doctor": (JsonReply(list[Check]),),
+    "init": (JsonReply(ProjectMade),),
     "version": (JsonReply(VersionShown),),
     "completion": (JsonReply(CompletionShown),),
 }

@@ -1,0 +1,62 @@
+"""`onward init`: what it writes runs at once, continues after a kill, and passes its own tests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.shell import Shell
+
+
+@pytest.mark.slow
+def test_what_it_writes_runs_and_is_tested_at_once(shell: Shell) -> None:
+    made = shell("init", "shop")
+    assert made.code == 0
+    assert "onward run graph.dot --simulate --real-tools" in made.out
+    shell.directory /= "shop"
+    graph = shell("run", "graph.dot", "--simulate", "--real-tools", "--answers", "auto")
+    assert graph.code == 0, graph.err
+    assert shell("run", "flow.py:publish", "--set", "topic=tea", "--answers", "auto").code == 0
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", "."]
+    tested = subprocess.run(
+        command, cwd=shell.directory, env=shell.environment, capture_output=True, text=True
+    )
+    assert "3 passed" in tested.stdout, tested.stdout + tested.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+def test_its_flow_continues_after_a_kill(shell: Shell) -> None:
+    shell("init")
+    running = shell.start(
+        "run", "flow.py:publish", "--set", "topic=tea", "--run-id", "one", "--answers", "wait"
+    )
+    running.wait_for("started   flow#1")
+    running.process.kill()
+    running.end()
+    done = shell("resume", "one", "--answers", "auto")
+    assert done.code == 0, done.err
+    assert shell("verify", "one").code == 0
+
+
+def test_a_file_that_is_there_is_never_overwritten(shell: Shell) -> None:
+    shell.write("graph.dot", "mine")
+    done = shell.inside("init")
+    assert done.code == 2
+    assert "graph.dot is there already" in done.err
+    assert (shell.directory / "graph.dot").read_text() == "mine"
+    assert not (shell.directory / "flow.py").exists()
+
+
+def test_with_a_key_its_graph_is_offered_as_it_is(shell: Shell) -> None:
+    shell.environment["OPENAI_API_KEY"] = "k" * 20
+    assert "onward run graph.dot\n" in shell.inside("init").out
+    assert shell.inside("validate", "graph.dot").code == 0
+
+
+def test_for_a_program_it_lists_its_files(shell: Shell) -> None:
+    assert shell.inside("init", "shop", "--json").json["files"] == [
+        *("flow.py", "graph.dot", "test_flow.py", "onward.toml"),
+    ]
