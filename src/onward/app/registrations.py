@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from onward.agents.models import Models
     from onward.agents.tools.mcp.source import McpTools
     from onward.agents.tools.port import AgentTool, ToolRules
-    from onward.flows.define import Bound, Flow
+    from onward.flows.define import Bound, Flow, Step
     from onward.observe.traces import Traces
 
 
@@ -244,6 +244,13 @@ class AppRegistrations:
         self.flows[flow.kind] = flow
         self.handlers[flow.kind] = FlowHandler(flow)
         self.rules[:] = rules_beside(flow.kind, self.rules)
+
+    def add_step(self, step: Step[..., Any]) -> None:
+        """Serve the nodes of graphs with `type="step:NAME"`."""
+        from onward.flows.handler import StepHandler  # here, as most apps have none
+
+        self.handlers[step.kind] = StepHandler(step)
+        self.rules[:] = rules_beside(step.kind, self.rules)
 
     def transform(self, function: TransformT) -> TransformT:
         """Register a function from graph to graph, or an object with such an `apply`.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def app_in_file(file: str) -> Onward:
     """The app that a file of Python has, or a new one, with all flows of the file."""
     from onward.app import Onward
-    from onward.flows.load import flows_in, load_file
+    from onward.flows.load import flows_in, load_file, steps_in
 
     module = load_file(file)
     apps = list({id(one): one for one in vars(module).values() if isinstance(one, Onward)}.values())
@@ -29,6 +29,8 @@ def app_in_file(file: str) -> Onward:
     app = apps[0] if apps else Onward(load_settings().db)
     for flow in flows_in(module):
         app.add_flow(flow)
+    for step in steps_in(module):
+        app.add_step(step)
     return app
 
 

@@ -25,7 +25,7 @@ from onward.flows.scope import Scope
 from onward.handlers.calls import CallOptions
 from onward.model.call import POSITIONAL, CallKind
 from onward.model.stored import as_declared, as_stored, check_returns
-from onward.pipeline.flow_source import flow_kind, flow_source
+from onward.pipeline.flow_source import STEP, flow_kind, flow_source
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,6 +76,26 @@ class Declared:
         if not kwargs and names is not None and len(args) == len(self.signature.parameters) == len(names):
             return dict(zip(names, args, strict=True))
         return self.signature.bind(*args, **kwargs).arguments
+
+    def arguments(
+        self, what: str, values: Mapping[str, Any], *, is_text: bool = False, is_strict: bool = False
+    ) -> dict[str, Any]:
+        """The values that the function takes of these, as its types. `is_strict`: it takes them all."""
+        parameters, types = self.signature.parameters, self.types
+        there = ", ".join(parameters) or "none"
+        for name in values if is_strict else ():
+            if name not in parameters:
+                raise InvalidInput(f"{what} has no parameter {name!r}; it has {there}.")
+        found: dict[str, Any] = {}
+        for name, parameter in parameters.items():
+            if name in values:
+                try:
+                    found[name] = as_declared(values[name], types.get(name, Any), is_text=is_text)
+                except ValueError as error:
+                    raise InvalidInput(f"{name!r} of {what} does not fit: {error}.") from None
+            elif parameter.default is Parameters.empty:
+                raise InvalidInput(f"{what} needs a value for {name!r}; its parameters are {there}.")
+        return found
 
 
 class Step(Generic[P, R]):
@@ -144,6 +164,26 @@ class Step(Generic[P, R]):
         if answered.error:
             raise step_failed(key, answered.error) from answered.cause
         return flow.fitting(answered.value, returns, key, 0)  # type: ignore[no-any-return]
+
+    def check_answer(self, key: str, answer: Any) -> None:
+        """Refuse an answer that a person gives in place of the step, if it declares something else."""
+        try:
+            as_declared(answer, self.declared.returns)
+        except ValueError as error:
+            kind = getattr(self.declared.returns, "__name__", str(self.declared.returns))
+            raise InvalidInput(
+                f"the answer of {key!r} must be {kind}, as its step declares: {error}; "
+                f"say what it answered with --answer '{key}:=JSON'."
+            ) from None
+
+    @property
+    def kind(self) -> str:
+        """The name of its handler, for nodes of graphs."""
+        return f"{STEP}{self.name}"
+
+    def begun(self, arguments: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
+        """The step, called in whatever flow this is awaited in."""
+        return self._called((), dict(arguments))
 
     def asked(self, arguments: Mapping[str, Any]) -> Asked:
         """A call of the step with these arguments."""
@@ -267,23 +307,8 @@ class Flow(Generic[P, R]):
         self, values: Mapping[str, Any], *, is_text: bool = False, is_strict: bool = False
     ) -> dict[str, Any]:
         """The values that the flow takes of these, as its declared types. `is_strict`: it takes them all."""
-        parameters, types = self.declared.signature.parameters, self.declared.types
-        there = ", ".join(parameters) or "none"
-        for name in values if is_strict else ():
-            if name not in parameters:
-                raise InvalidInput(f"flow {self.name!r} has no parameter {name!r}; it has {there}.")
-        found: dict[str, Any] = {}
-        for name, parameter in parameters.items():
-            if name in values:
-                try:
-                    found[name] = as_declared(values[name], types.get(name, Any), is_text=is_text)
-                except ValueError as error:
-                    raise InvalidInput(f"{name!r} of flow {self.name!r} does not fit: {error}.") from None
-            elif parameter.default is Parameters.empty:
-                raise InvalidInput(
-                    f"flow {self.name!r} needs a value for {name!r}; its parameters are {there}."
-                )
-        return found
+        what = f"flow {self.name!r}"
+        return self.declared.arguments(what, values, is_text=is_text, is_strict=is_strict)
 
     def returned(self, value: Any) -> R:
         """What a run of the flow has as its result, as the declared type."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from onward.errors import FlowChanged, InvalidInput, OnwardError, StepFailed, said, told
-from onward.flows.define import Flow
+from onward.flows.define import Flow, Step
 from onward.flows.running import FlowRun
 from onward.handlers.port import StepContext
 from onward.model.events import StepStatus
@@ -32,27 +33,59 @@ class FlowHandler(msgspec.Struct, frozen=True):
         try:
             arguments = flow.arguments(step.values)
         except InvalidInput as error:
-            return self._failed(said(error))
-        run = FlowRun(flow.name, step, self.stands_in)
-        try:
-            value = await run.run(flow.begun(arguments))
-        except FlowChanged as error:
-            return self._failed(said(error), stop=FLOW_CHANGED)
-        except StepFailed as error:
-            step.output.raised(error)
-            return self._failed(said(error))
-        except OnwardError:
-            raise  # of ours: the engine knows what it means
-        except Exception as error:
-            step.output.raised(error)
-            return self._failed(told(error))
-        try:
-            stored = as_stored(value, f"the result of flow {flow.name!r}")
-        except InvalidInput as error:
-            return self._failed(said(error))
-        return Result(context_updates={f"{step.node.id}.result": stored})
+            return _failed(said(error))
+        return await executed(FlowRun(flow.name, step, self.stands_in), partial(flow.begun, arguments))
 
-    def _failed(self, why: str, *, stop: str = "") -> Result:
-        return Result(
-            status=StepStatus.FAIL, failure_reason=why, retryable=False, keeps_calls=True, stop=stop
-        )
+    def check_answers(self, answers: Mapping[str, Any]) -> None:
+        """Refuse what a person says that steps in doubt answered, if a step declares something else."""
+        for key, answer in answers.items():
+            found = self._step(key)
+            if found is not None:
+                found.check_answer(key, answer)
+
+    def _step(self, key: str) -> Step[Any, Any] | None:
+        """The step with this key, if it is where the flow's function finds it."""
+        name = key.rpartition("/")[2].partition("#")[0]
+        places = self.flow.function.__globals__.values()
+        return next((one for one in places if isinstance(one, Step) and one.name == name), None)
+
+
+class StepHandler(msgspec.Struct, frozen=True):
+    """Serves the nodes of a step: a flow of that step alone."""
+
+    step: Step[Any, Any]
+    keeps_time: bool = False
+
+    async def run(self, step: StepContext) -> Result:
+        """One attempt: the step's parameters come from the context."""
+        try:
+            arguments = self.step.declared.arguments(f"step {self.step.name!r}", step.values)
+        except InvalidInput as error:
+            return _failed(said(error))
+        return await executed(FlowRun(self.step.name, step), partial(self.step.begun, arguments))
+
+
+async def executed(run: FlowRun, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Result:
+    """How a flow ends, as the result of its step."""
+    step = run.step
+    try:
+        value = await run.run(begin())
+    except FlowChanged as error:
+        return _failed(said(error), stop=FLOW_CHANGED)
+    except StepFailed as error:
+        step.output.raised(error)
+        return _failed(said(error))
+    except OnwardError:
+        raise  # of ours: the engine knows what it means
+    except Exception as error:
+        step.output.raised(error)
+        return _failed(told(error))
+    try:
+        stored = as_stored(value, f"the result of {run.name!r}")
+    except InvalidInput as error:
+        return _failed(said(error))
+    return Result(context_updates={f"{step.node.id}.result": stored})
+
+
+def _failed(why: str, *, stop: str = "") -> Result:
+    return Result(status=StepStatus.FAIL, failure_reason=why, retryable=False, keeps_calls=True, stop=stop)

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from onward.errors import InvalidInput
-from onward.flows.define import Flow
+from onward.flows.define import Flow, Step
 from onward.pipeline.flow_source import FlowPlace
 
 
@@ -49,6 +49,11 @@ def _is_from(module: ModuleType, path: str) -> bool:
 def flows_in(module: ModuleType) -> Sequence[Flow[Any, Any]]:
     """The flows that a module has, also those that it imported."""
     return list({id(one): one for one in vars(module).values() if isinstance(one, Flow)}.values())
+
+
+def steps_in(module: ModuleType) -> Sequence[Step[..., Any]]:
+    """The steps that a module has."""
+    return list({id(one): one for one in vars(module).values() if isinstance(one, Step)}.values())
 
 
 def flow_at(place: FlowPlace) -> Flow[Any, Any]:

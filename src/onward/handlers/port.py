@@ -337,6 +337,15 @@ class ChecksNodes(Protocol):
         ...
 
 
+@runtime_checkable
+class ChecksAnswers(Protocol):
+    """A handler that knows what its calls may answer."""
+
+    def check_answers(self, answers: Mapping[str, Any]) -> None:
+        """InvalidInput if a person says of a call in doubt that it answered something else."""
+        ...
+
+
 class Handler(Protocol):
     """Does the work of a step."""
 

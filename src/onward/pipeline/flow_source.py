@@ -35,8 +35,8 @@ def flow_kind(name: str, version: str = "") -> str:
 
 
 def is_flow_kind(kind: str) -> bool:
-    """Whether this is the name of a flow's handler."""
-    return kind.startswith(FLOW)
+    """Whether this is the name of a flow's handler, or of a step's, which is a flow of one step."""
+    return kind.startswith((FLOW, STEP))
 
 
 def flow_source(name: str, version: str = "", *, max_running: int | None = None) -> str:

@@ -28,6 +28,8 @@ from onward.engine.loop import Runner, ServedPipeline
 from onward.engine.sources import Sources
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, StaleHistory
+from onward.handlers.port import ChecksAnswers, Handler
+from onward.machine.decide.calls import calls_in_doubt
 from onward.machine.decide.requests import HolderView, decide_claim
 from onward.machine.decide.resume import check_resumable, decide_resume, pipeline_changed, repeat_notice
 from onward.machine.definition import Definition
@@ -244,6 +246,8 @@ class Resuming(msgspec.Struct, frozen=True):
             if executes
             else {}
         )
+        if resume.action == "continue" and executes:
+            _check_answers(known.run, definition, handlers, resume)
         twice = repeat_notice(definition, known.run, resume.from_node)
         lacks = self._lacking(known.run) if executes else ""
         notice = "; ".join(filter(None, (notice, twice, lacks)))
@@ -280,6 +284,15 @@ class Resuming(msgspec.Struct, frozen=True):
             folded = await self.journal.load(folded.run.id)
         stop.unlisten(asked.set)
         return folded
+
+
+def _check_answers(run: Run, definition: Definition, handlers: Mapping[str, Handler], resume: Resume) -> None:
+    """Let the handler of the step in doubt see what a person says that its calls answered."""
+    for opened in run.open_steps.values():
+        handler: object = handlers.get(definition.kind(opened.node))
+        in_doubt = calls_in_doubt(opened)
+        if in_doubt and isinstance(handler, ChecksAnswers):
+            handler.check_answers({call: resume.answers.get(call) for call in in_doubt})
 
 
 def _is_ending(folded: Folded) -> bool:
