@@ -164,8 +164,8 @@ def test_several_runs_are_decided_about_at_once(site: Site, windows: Windows) ->
     expect(bar).to_contain_text("2 selected")
     bar.get_by_role("button", name="Cancel 2…").click()
     one.page.get_by_role("dialog").get_by_role("button", name="Cancel 2").click()
-    expect(one.page.get_by_role("cell", name="Cancelled")).to_have_count(2)
-    expect(one.page.get_by_role("cell", name="Waiting")).to_have_count(1)
+    expect(one.page.get_by_role("cell", name="Cancelled", exact=True)).to_have_count(2)
+    expect(one.page.get_by_role("cell", name="Waiting", exact=True)).to_have_count(1)
     expect(bar).to_have_count(0)
 
 
