@@ -52,6 +52,8 @@ async def test_a_source_of_a_run_is_judged_alike() -> None:
         text = source(SOURCES["tool_command"])
         reply = await door.post("/api/runs", {"source": text}, role="operator")
         assert (reply.status, reply.code) == (403, "not_over_http")
+        reply = await door.post("/pipelines", {"dot": text}, role="operator")
+        assert (reply.status, reply.code) == (403, "not_over_http")
         child = source(f"a [{CHILD.format('./other.dot')}]; start -> a -> exit")
         reply = await door.post("/api/runs", {"source": child}, role="operator")
         assert reply.code in ("not_over_http", "invalid_pipeline")

@@ -41,7 +41,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     give, with `defaults` for what is not given. `pages`: the reply is a page of what the operation yields,
     and this field of each is where the next page begins. `is_new`: it makes a run or a message, or lets
     one continue; a server that drains refuses it. `waits`: `Prefer: wait` waits for its run. `is_bytes`: the
-    reply is the content itself, as a file.
+    reply is the content itself, as a file. `is_drawn`: whoever accepts SVG, and not JSON, gets a picture.
     """
 
     method: str
@@ -58,6 +58,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     pages: str | None = None
     waits: bool = False
     is_bytes: bool = False
+    is_drawn: bool = False
     is_new: bool = False
 
     @property
@@ -169,7 +170,7 @@ RUNS: tuple[Route, ...] = (
     _get("/runs/{run}/checkpoints", "look.list_checkpoints", pages="seq"),
     _get("/runs/{run}/artifacts", "look.list_artifacts"),
     _get("/runs/{run}/artifact", "look.get_artifact", is_bytes=True),
-    _get("/runs/{run}/graph", "look.draw_run"),
+    _get("/runs/{run}/graph", "look.draw_run", is_drawn=True),
     _get("/runs/{run}/resume", "decide.preview_resume", left_out=("answers",)),
     _post("/runs/{run}/resume", "decide.resume_run", OPERATOR, admin=_CONTINUED, waits=True, is_new=True),
     _post("/runs/{run}/answer", "decide.answer_gate", APPROVER, waits=True, is_new=True),

@@ -22,6 +22,7 @@ from onward.operations.http import APPROVER, LIMIT, LIMIT_MAX, ROUTES, Route, ro
 from onward.operations.requests import GetRun, Request
 from onward.server.artifact import artifact_reply
 from onward.server.body import read_body
+from onward.server.picture import picture_reply, wants_picture
 from onward.server.place import Asked, Place, check_role, has_role
 from onward.server.problems import Problem
 from onward.server.wait import until_still, wait_of
@@ -48,6 +49,8 @@ async def look(asked: Asked, asks: str, request: Request) -> Any:
 async def decide(asked: Asked, asks: str, request: Request, *, subject: str) -> Any:
     """What an operation replies that changes something: judged by its fields, and written down before."""
     route = route_of(asks)
+    if "may_run_commands" in request.__struct_fields__:  # whichever room asks
+        request = msgspec.structs.replace(request, may_run_commands=asked.context.settings.shell)
     check_fields(asked, route, request)
     await asked.note(asks, subject, getattr(request, "key", None) if "key" in route.of_caller else None)
     with answering() as answer:
@@ -79,8 +82,6 @@ def of_caller(asked: Asked, request: type[Request], among: frozenset[str]) -> di
         found["key"] = key_of(asked)
     if "may_answer" in among:  # else a message would decide what its sender may not
         found["may_answer"] = has_role(asked.who, APPROVER)
-    if "may_run_commands" in among:
-        found["may_run_commands"] = asked.context.settings.shell
     head = head_of(asked)
     if "if_head" in among:
         found["if_head"] = head
@@ -151,6 +152,8 @@ class ApiPlace:
                 await until_still(asked.context, in_path["run"], seconds)
             if route.is_bytes:
                 return artifact_reply(await look(asked, route.asks, request), asked.http.headers.get("range"))
+            if route.is_drawn and wants_picture(asked.http.headers.get("accept", "")):
+                return picture_reply(await look(asked, route.asks, request))
             return waited(await asked.context.reader.read(lambda ops: self._looked(ops, request)), seconds)
         reply = await decide(asked, route.asks, request, subject=subject)
         if seconds is not None:

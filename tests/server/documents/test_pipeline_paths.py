@@ -51,6 +51,7 @@ async def test_a_pipeline_is_started_watched_answered_and_finished(door: Door) -
     graph = await door.get(f"/pipelines/{id}/graph")
     assert graph.header("content-type") == "image/svg+xml; charset=utf-8"
     assert graph.body.startswith(b"<svg")
+    assert "sandbox" in (graph.header("content-security-policy") or "")
     kinds = [one["kind"] for one in (await door.get(f"/pipelines/{id}/events")).json["events"]]
     assert kinds[0] == "PipelineStarted"
     assert "InterviewStarted" in kinds

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.responses import Response
 
-from onward.draw.scene import from_view
-from onward.draw.svg import to_svg
 from onward.operations.http import APPROVER, OPERATOR, PREFIX, VIEWER
 from onward.operations.requests import (
     AnswerGate,
@@ -24,6 +22,7 @@ from onward.server.api import decide, key_of, look
 from onward.server.documents.dialect import pipeline_state, questions
 from onward.server.documents.generation import generation_checkpoints
 from onward.server.documents.paths import Given, Nothing, body_of, exact, parameters_of, reply
+from onward.server.picture import picture_reply
 from onward.server.place import Place
 from onward.server.problems import Problem
 
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from onward.replies.steps import Checkpoint, Drawing
     from onward.server.context import Context
     from onward.server.place import Asked
-
-SVG = "image/svg+xml; charset=utf-8"
 
 
 class NewPipeline(Given, frozen=True, kw_only=True):
@@ -130,7 +127,7 @@ async def graph(asked: Asked) -> Response:
     """The graph with the run in it, as SVG."""
     parameters_of(asked, ())
     drawn: Drawing = await look(asked, "look.draw_run", DrawRun(run=exact(asked.path["id"])))
-    return Response(to_svg(from_view(drawn, title=drawn["pipeline"])), 200, media_type=SVG)
+    return picture_reply(drawn)
 
 
 async def show_questions(asked: Asked) -> Response:
