@@ -17,7 +17,7 @@ from onward.testing.script import ModelScript, ScriptedReply, ScriptPrompt, Scri
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/testing.md").read_text(encoding="utf-8")
-AGENT, MODEL, CLOCK, POSTGRES, STORE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+_, AGENT, MODEL, CLOCK, POSTGRES, STORE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 KEY = "poem/write#1/m1"
 
 
