@@ -31,7 +31,7 @@ function rowsOf(limits: LimitList, run: RunState, stop: LimitStop | null): Row[]
   const of = (scope: string | undefined, measure: Measure) => (scope ? find(scope)?.[field(measure)] : undefined)
   const row = (scope: string, base: string, measure: Measure, label: string, spentIn: string, hint: (spent: number) => string, fallback: number | null = null): Row => {
     const own = of(scope, measure)
-    const standard = scope === base ? null : (of(base, measure)?.limit ?? fallback)
+    const standard = scope === base ? null : (fallback ?? of(base, measure)?.limit ?? null)
     const wants = stop?.scope === spentIn && stop.measure === measure
       ? ` The next call may need ${measure === 'cost' ? money(stop.wanted) : whole(stop.wanted)}.` : ''
     return {
@@ -42,10 +42,12 @@ function rowsOf(limits: LimitList, run: RunState, stop: LimitStop | null): Row[]
   const today = new Date().toISOString().slice(0, 10)
   const chat = `chat/${run.chat}`
   const own = `run/${run.id}`
+  // A run that a chat starts has a limit of its own, unless one is set for every run.
+  const inChat = !!run.chat && !run.chat.startsWith('run/')
   const project = run.project ? `project/${run.project}` : ''
   return [
     row(chat, 'chat', 'tokens', 'Tokens of this chat', chat, (spent) => `${whole(spent)} used.`),
-    row(own, 'run', 'calls', 'Calls of a run', own, (spent) => `${counted(spent, 'call')} used in this run`, limits.chat_run_calls),
+    row(own, 'run', 'calls', 'Calls of a run', own, (spent) => `${counted(spent, 'call')} used in this run`, inChat ? limits.chat_run_calls : null),
     row('day', 'day', 'cost', 'Cost of a day', `day/${today}`, (spent) => `${money(spent)} spent today, UTC`),
     project
       ? row(project, 'project', 'cost', 'Cost of the project', project, (spent) => `${money(spent)} spent in ${run.project}`)
