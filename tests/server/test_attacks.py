@@ -14,7 +14,7 @@ from tests.server.door import Door, a_door, exchange
 ASKING = """digraph asking {
     start [shape=Mdiamond]; exit [shape=Msquare]
     ask [shape=hexagon, label="Ship it?"]
-    ship [shape=parallelogram, tool_command="true"]
+    ship [prompt="ship it"]
     start -> ask; ask -> ship [label="Approve"]; ask -> exit [label="Reject"]; ship -> exit
 }"""
 
@@ -85,3 +85,26 @@ async def test_a_body_that_breaks_off_is_no_error_of_the_server(
     sent += [("content-length", "2"), ("content-type", "application/json")]
     reply = await exchange(door.app, "POST", "/api/runs", sent, None)
     assert (reply.status, caplog.records) == (400, [])
+
+
+async def test_an_operator_does_not_lead_a_run_past_its_gate(door: Door) -> None:
+    """Who paused a waiting run could resume it behind the gate, and so approve without being an approver."""
+    run = await asking(door)
+    assert (await door.post(f"/api/runs/{run}/pause", role="operator")).json["status"] == "paused"
+    past = {"from_node": "ship"}
+    refused = await door.post(f"/api/runs/{run}/resume", past, role="operator")
+    assert (refused.status, refused.code) == (403, "wrong_role")
+    assert (await door.get(f"/api/runs/{run}")).json["status"] == "paused"
+    again = await door.post(f"/api/runs/{run}/resume", {"from_node": "ask"}, role="operator")
+    assert (again.status, again.json["next"]) == (200, "ask")
+
+
+async def test_an_operator_does_not_jump_a_gate_before_it_is_reached(door: Door) -> None:
+    assert (await door.ask("PUT", "/api/pipelines/asking", {"source": ASKING})).status == 200
+    run = (await door.post("/api/runs", {"pipeline": "asking"})).json["run"]["id"]
+    assert (await door.post(f"/api/runs/{run}/pause", role="operator")).json["status"] == "paused"
+    past = {"from_node": "ship"}
+    claimed = {**past, "may_answer": True}
+    assert (await door.post(f"/api/runs/{run}/resume", claimed, role="operator")).status == 422
+    assert (await door.post(f"/api/runs/{run}/resume", past, role="operator")).status == 403
+    assert (await door.post(f"/api/runs/{run}/resume", past)).json["next"] == "ship"

@@ -62,6 +62,7 @@ STATUSES: Mapping[type[errors.OnwardError], int] = {
 OF_CODES: Mapping[str, int] = {
     "stale_head": 412,
     "key_reused": BAD,
+    "wrong_role": 403,
     "not_over_http": FORBIDDEN,
     "effect_not_found": MISSING,
     "token_not_found": MISSING,

@@ -302,7 +302,7 @@ class ResumeRun(PreviewResume, frozen=True, kw_only=True):
     """Let a stopped run continue: it is queued, and a worker executes it. `abort` cancels it instead.
 
     With `only_stopped`, a run that is queued already is refused, and so is one whose exclusive key another
-    run works under.
+    run works under. Without `may_answer`, `from_node` does not lead past a gate.
     """
 
     by: str = "user"
@@ -311,6 +311,7 @@ class ResumeRun(PreviewResume, frozen=True, kw_only=True):
     raises: tuple[LimitRaise, ...] = ()
     """Limits that are raised first."""
     only_stopped: bool = False
+    may_answer: bool = True
 
 
 class RunChange(Request, frozen=True, kw_only=True):

@@ -72,6 +72,8 @@ class ResumeRequest:
     """Whether to refuse a run that is queued, and so continues by itself."""
     run: bool = True
     """Whether the process that asks executes the run; else it is left in the queue."""
+    may_answer: bool = True
+    """Whether who asks may answer gates; else `from_node` does not lead past one."""
 
     @property
     def asks(self) -> bool:
@@ -356,6 +358,12 @@ def _from_node(definition: Definition, run: Run, request: ResumeRequest) -> str 
             raise InvalidInput(
                 f"the pipeline has no node {request.from_node!r}; it has {', '.join(definition.graph.nodes)}."
             )
+        if not request.may_answer and _may_pass_gate(definition, run, request.from_node):
+            raise Refused(
+                "wrong_role",
+                f"to continue at {request.from_node} may lead past a gate; this needs the role approver.",
+                details={"role": "approver"},
+            )
         at_it = [opened for opened in run.open_steps.values() if opened.node == request.from_node]
         if is_flow_kind(definition.kind(request.from_node)) and any(opened.calls for opened in at_it):
             raise InvalidInput(
@@ -364,6 +372,14 @@ def _from_node(definition: Definition, run: Run, request: ResumeRequest) -> str 
             )
         return request.from_node
     return run.stopped_step if reason_of(run.reason).continues_at is ContinuesAt.STOPPED else None
+
+
+def _may_pass_gate(definition: Definition, run: Run, node: str) -> bool:
+    """Whether a run that continues here leaves a question open, or comes to a node that it never came to by
+    itself where some gate might have kept it from that."""
+    if any(gate.decided is None and gate.node != node for gate in run.gates.values()):
+        return True
+    return node not in run.visits and any(definition.kind(name) == GATE for name in definition.graph.nodes)
 
 
 def _skipped(definition: Definition, run: Run, stopped: OpenStep) -> ev.StepFinished:

@@ -248,6 +248,7 @@ def resume_of(request: PreviewResume) -> Resume:
         fresh=request.fresh,
         raises=raises_of(request.raises) if isinstance(request, ResumeRun) else (),
         only_stopped=isinstance(request, ResumeRun) and request.only_stopped,
+        may_answer=not isinstance(request, ResumeRun) or request.may_answer,
     )
 
 
