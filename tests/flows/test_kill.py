@@ -90,3 +90,6 @@ def test_a_flow_killed_again_and_again_repeats_nothing_that_finished(
     assert done(tmp_path)["pay"] == 1
     value = run["context"]["flow.result"]
     assert value[:2] == ["front", "back"]
+    told = onward(tmp_path, db, "show", "order-17").stdout
+    assert "STEP OF THE FLOW" in told
+    assert "gather.1/page" in told

@@ -23,6 +23,7 @@ from onward.model.chat import chat_of_run
 from onward.model.events import WORKTREE, LastOutput
 from onward.model.ids import called, is_in_step
 from onward.model.values import read_rfc3339, span
+from onward.pipeline.flow_source import is_flow_kind
 from onward.read.view import dead_end
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ SIMULATED = {
     "agents": "simulated agents; everything else is executed",
 }
 FAILURES_SHOWN = 5
+FLOW_STEPS_SHOWN = 30
 BUILT_IN = ("codergen", "tool", "stack.manager_loop")
 """The handlers of every process; a run that needs others needs the app that has them."""
 HEADINGS = ("RUN", "PIPELINE", "STATUS", "STEPS", "NEXT", "CHANGED")
@@ -176,6 +178,7 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
     if ahead:
         yield f"  continue {ahead}"
     yield from _steps(view["steps"])
+    yield from _steps_of_flows(view, common)
     yield from _failures(view, common)
     if view["left"]:
         yield ""
@@ -248,6 +251,23 @@ def _steps(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for step in steps
     ]
     yield from table(("STEP", "OUTCOME", "ATTEMPTS", "TOOK", ""), rows)
+
+
+def _steps_of_flows(view: Mapping[str, Any], common: Common) -> Iterator[str]:
+    """The steps inside flows, which are calls; of very many, the last ones."""
+    if not any(is_flow_kind(kind) for kind in view["handlers"]):
+        return
+    calls = [row for row in view["timeline"] if row["kind"] == "call"]
+    if not calls:
+        return
+    yield ""
+    rows = [
+        (row["key"].partition(":")[2].rpartition(".")[0], row["state"], one_line(row["label"], 60))
+        for row in calls[-FLOW_STEPS_SHOWN:]
+    ]
+    yield from table(("STEP OF THE FLOW", "STATE", "CALLED"), rows)
+    if len(calls) > FLOW_STEPS_SHOWN:
+        yield f"and {len(calls) - FLOW_STEPS_SHOWN:,} before: {common.command('calls', called(view['id']))}"
 
 
 def _failures(view: Mapping[str, Any], common: Common) -> Iterator[str]:
