@@ -33,7 +33,7 @@ export PYTEST_DEBUG_TEMPROOT := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR ==
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install refusals demo demo-steps example-review example-research check test test-all test-others test-model test-words web pictures explore crash chaos bench bench-workers docs rows format coverage lock clean lint style types every-test stepwise-resume stepwise-retry
+.PHONY: help install refusals demo demo-steps example-review example-research check test test-all test-others test-model test-words test-web web browser pictures explore crash chaos bench bench-workers docs rows format coverage lock clean lint style types every-test stepwise-resume stepwise-retry
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' Makefile
@@ -82,8 +82,12 @@ check: lint  ## format, lint, types, shape and fast tests: under 30 seconds
 	$(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal -m "$(FAST)" $(FAST_TESTS)
 
 # The types are checked beside the tests: it takes one process a quarter of a minute, which nothing waits for.
-test: style  ## every test, with real crashes on a real PostgreSQL (fails if none can be started)
+test: style web browser  ## every test, with real crashes on a real PostgreSQL (fails if none can be started)
 	@$(MAKE) --no-print-directory --jobs 2 types every-test
+
+browser:
+	@test -x /usr/bin/chromium || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq chromium; } > /dev/null 2>&1 \
+		|| echo "no Chromium: tests of the page are skipped (apt install chromium)"
 
 every-test: $(INSTALLED)
 	$(BIN)/pytest -q $(SPREAD)
@@ -108,6 +112,10 @@ web: $(RUNTIME)  ## build the page of `onward serve` into web/dist (with Node.js
 
 pictures: $(INSTALLED) web  ## take the pictures of the page for README and docs (needs Chromium)
 	@$(BIN)/python -m scripts.pictures
+
+test-web: $(INSTALLED) web browser  ## test the page in Chromium, on SQLite and PostgreSQL
+	@cd web && npm test
+	$(BIN)/pytest -q $(SPREAD) --all-stores tests/web tests/stories
 
 test-words: web  ## test what is pure in the page
 	@cd web && npm test

@@ -28,9 +28,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def site(browser: Browser, shell: Shell) -> Iterator[Site]:
+def site(browser: Browser, any_shell: Shell) -> Iterator[Site]:
     """A server without a model."""
-    with site_at(shell) as site:
+    with site_at(any_shell) as site:
         yield site
 
 
