@@ -92,7 +92,7 @@ def test_an_amount_is_a_whole_number_or_dollars(measure: str, text: str, amount:
         ("tokens", "2.5", "cannot be a limit on tokens; write a whole number, such as 200000"),
         ("cost", "much", "cannot be a limit on cost; write dollars, such as 2.50"),
         ("calls", "9" * 20, "is too large; write 0 for no limit"),
-        ("minutes", "1", "'minutes' is nothing that can be limited; write tokens, cost or calls"),
+        ("minutes", "1", "unknown limit 'minutes'; write tokens, cost or calls"),
     ],
 )
 def test_what_is_no_amount_is_refused_with_what_to_write(measure: str, text: str, told: str) -> None:

@@ -191,9 +191,9 @@ class AppWithQueue(AppWithPipelines):
     async def messages(
         self, of: str, *, after: int = 0, follow: bool = False
     ) -> AsyncGenerator[MessagePiece]:
-        """What the models of a run said, or what was said in a chat, after position `after`.
+        """The messages of a run's models, or of a chat, after position `after`.
 
-        In pieces, as `onward messages --json` shows them. `follow`: also what is said until the run has
+        In pieces, as `onward messages --json` shows them. `follow`: also new messages until the run has
         stopped. Whoever continues after the last position it saw misses nothing.
         """
         request = ReadMessages(of=of, after=after, follow=follow)

@@ -64,7 +64,7 @@ RUNNING: Mapping[str, Manual] = {
     "resume": Manual(
         {
             "onward resume 4k7m2q": "continue after the last finished step",
-            "onward resume 4k7m2q --dry-run": "only say what would run",
+            "onward resume 4k7m2q --dry-run": "print what would run, change nothing",
             "onward resume 4k7m2q --accept-changes": "with the pipeline file as it is now",
             "onward resume 4k7m2q --raise day.tokens=400000": "raise the limit that stopped it first",
         },
@@ -125,7 +125,7 @@ LOOKING: Mapping[str, Manual] = {
     ),
     "messages": Manual(
         {
-            "onward messages 4k7m2q --follow": "what its models say, until it stops",
+            "onward messages 4k7m2q --follow": "the messages of its models, until it stops",
             "onward messages 4k7m2q --after 812 --json": "continue after a position",
         },
         LOOK,
@@ -176,7 +176,7 @@ LOOKING: Mapping[str, Manual] = {
     "chats": Manual(
         {
             "onward chats": "the chats, newest first",
-            "onward chats show site-7": "its runs, what was said, and what waits",
+            "onward chats show site-7": "its runs, its messages, and what waits",
         },
         LOOK,
         takes="[show CHAT]",
@@ -198,26 +198,28 @@ DECIDING: Mapping[str, Manual] = {
     "pause": Manual(
         {"onward pause 4k7m2q": "stop after the current step", "onward pause 4k7m2q --after now": "stop now"},
         {
-            FINE: "the run is paused, or completed meanwhile; with --no-wait, it was asked",
+            FINE: "the run is paused, or completed meanwhile; with --no-wait, the request is stored",
             FAILED: f"{ENDED}; or {REFUSED}",
             USAGE: MISUSED,
-            UNFINISHED: "it has been asked and did not stop in time, or was interrupted",
+            UNFINISHED: "the request is stored, and the run did not stop in time, or was interrupted",
         },
     ),
     "cancel": Manual(
         {'onward cancel 4k7m2q --reason "wrong branch"': "end it for good"},
         {
-            FINE: "the run is cancelled, or completed meanwhile; with --no-wait, it was asked",
+            FINE: "the run is cancelled, or completed meanwhile; with --no-wait, the request is stored",
             FAILED: f"{ENDED}; or {REFUSED}",
             USAGE: MISUSED,
-            UNFINISHED: "it has been asked and did not stop in time",
+            UNFINISHED: "the request is stored, and the run did not stop in time",
         },
     ),
     "dismiss": Manual(
         {"onward dismiss 4k7m2q": "a message in its chat does not resume it any more; `onward resume` does"},
         LOOK,
     ),
-    "steer": Manual({'onward steer 4k7m2q "use the new API"': "the next agent step is told so"}, LOOK),
+    "steer": Manual(
+        {'onward steer 4k7m2q "use the new API"': "the next agent step gets the instruction"}, LOOK
+    ),
     "answer": Manual(
         {
             "onward answer": "the open gates of all runs",
@@ -262,7 +264,7 @@ OPERATING: Mapping[str, Manual] = {
         LOOK,
         takes="[list | add NAME | revoke NAME | link]",
     ),
-    "audit": Manual({"onward audit --limit 20": "the newest changes, and who asked for them"}, LOOK),
+    "audit": Manual({"onward audit --limit 20": "the newest changes, and who requested them"}, LOOK),
     "workers": Manual({"onward workers": "who holds runs, and who is dead"}, LOOK),
     "recover": Manual(
         {"onward recover": "stop or requeue the runs of dead processes"},
@@ -279,7 +281,7 @@ OPERATING: Mapping[str, Manual] = {
     "tools": Manual(
         {
             "onward tools": "which tools there are, which ask a person first, and which may be repeated",
-            "onward tools --json": "for a program, with what the models are told",
+            "onward tools --json": "for a program, with the descriptions that models get",
         },
         {FINE: "done", USAGE: MISUSED},
     ),

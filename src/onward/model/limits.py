@@ -156,7 +156,7 @@ def used_amounts(usage: Usage | None, cost_micro: int | None, most: Amounts) -> 
 def check_measure(text: str) -> str:
     """The measure that this text names."""
     if text not in MEASURES:
-        raise InvalidInput(f"{text[:40]!r} is nothing that can be limited; write tokens, cost or calls.")
+        raise InvalidInput(f"unknown limit {text[:40]!r}; write tokens, cost or calls.")
     return text
 
 

@@ -122,7 +122,7 @@ async def audit(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """List what was asked to be changed over HTTP, newest first.
+    """List the changes requested over HTTP, newest first.
 
     Each is written down before it is done. One without a status: the server died before it replied.
     """
@@ -132,7 +132,7 @@ async def audit(
         out.value(found)
         return FINE
     if not found["changes"]:
-        out.say("nothing was asked to be changed over HTTP")
+        out.say("no changes were requested over HTTP")
         return FINE
     for line in table(AUDIT_HEADINGS, list(map(_change_row, found["changes"]))):
         out.say(line)

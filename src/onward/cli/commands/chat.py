@@ -46,7 +46,7 @@ async def chat(
     name: Annotated[str, Parameter(name="CHAT", help="The chat, by a name of your own, such as site-7.")],
     text: Annotated[
         str | None,
-        Parameter(name="TEXT", help="What to say; - reads standard input.", allow_leading_hyphen=True),
+        Parameter(name="TEXT", help="The message; - reads standard input.", allow_leading_hyphen=True),
     ] = None,
     /,
     *,
@@ -65,7 +65,7 @@ async def chat(
         str | None, Parameter(help="A message with the same key counts once, however often you send it.")
     ] = None,
     watch: Annotated[
-        bool, Parameter(help="Execute what follows here, and print what is said, until it stops.")
+        bool, Parameter(help="Execute what follows here, and print the messages, until it stops.")
     ] = False,
     cwd: Annotated[
         str | None,
@@ -80,7 +80,7 @@ async def chat(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Say something in a chat: it is stored first, and then a run is resumed, steered, answered or started.
+    """Send a message to a chat: it is stored first, then a run is resumed, steered, answered or started.
 
     A stopped run of the chat is resumed; a message that finds one under way waits for it, or steers it if the
     pipeline says so; one that finds a gate answers it or shows it. Else a run starts: of the registered
@@ -264,7 +264,7 @@ async def _listening(desk: Foreground, chat: str, message: str, *, is_resumed: b
         if listening is not None:
             await asyncio.wait([listening])
             if not listening.cancelled() and (error := listening.exception()) is not None:
-                desk.out.note(f"what is said could not be read: {error}")
+                desk.out.note(f"messages could not be read: {error}")
 
 
 CHAT_HEADINGS = ("CHAT", "PROJECT", "RUN", "STATUS", "WAITING", "SINCE")
@@ -280,7 +280,7 @@ async def chats(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """List chats, newest first, or show one: its runs with plans and stops, what was said, what waits."""
+    """List chats, newest first, or show one: its runs with plans and stops, its messages, what waits."""
     if (name is None) is not (action == "list"):
         raise InvalidInput("say which chat to show, as in `onward chats show site-7`; list takes no name.")
     async with _looking(common, out) as looking:

@@ -39,7 +39,7 @@ Wait = Annotated[
         help="Wait until the run has stopped (the default), or only send the request.",
     ),
 ]
-Timeout = Annotated[float, number(WAIT, help="For how many seconds to wait; 0 only asks.")]
+Timeout = Annotated[float, number(WAIT, help="How many seconds to wait; with 0, return at once.")]
 Ask = Callable[[], "Awaitable[RunState]"]
 
 

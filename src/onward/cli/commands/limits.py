@@ -34,7 +34,7 @@ async def limits(
     ] = None,
     key: Annotated[str | None, Parameter(help="tokens, cost or calls.")] = None,
     value: Annotated[
-        str | None, Parameter(help="The limit; cost in dollars, such as 2.50; 0 is none.")
+        str | None, Parameter(help="The limit; cost in dollars, such as 2.50; 0 means no limit.")
     ] = None,
     /,
     *,

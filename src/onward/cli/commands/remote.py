@@ -147,6 +147,6 @@ async def watch_message(desk: Desk, asking: SendMessage, sent: MessageSent) -> i
         stop.set()
         await asyncio.wait([listening])
     if (error := listening.exception()) is not None:
-        desk.out.note(f"what is said could not be read: {error}")
+        desk.out.note(f"messages could not be read: {error}")
     desk.tell(ended)
     return exit_of(ended["status"])

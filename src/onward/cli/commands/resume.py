@@ -92,7 +92,7 @@ async def resume(
         bool,
         Parameter(
             negative="",
-            help="Put the work tree back to the last checkpoint; what it holds now is kept under a ref.",
+            help="Put the work tree back to the last checkpoint; its current state is kept under a ref.",
         ),
     ] = False,
     raises: options.Raises = (),

@@ -197,7 +197,7 @@ def _call_note(call: CallListed) -> str:
     return "; ".join(filter(None, (call["error"], call["note"], call["about"], said)))
 
 
-NOTHING_SAID = "nothing was said yet; only calls of models have messages."
+NOTHING_SAID = "no messages yet; only calls of models have messages."
 GONE = "[interrupted: its process is gone]"
 
 
@@ -208,13 +208,13 @@ async def messages(
     /,
     *,
     follow: Annotated[
-        bool, Parameter(name=("--follow", "-f"), help="Continue with what is said, until the run stops.")
+        bool, Parameter(name=("--follow", "-f"), help="Print new messages as they come, until the run stops.")
     ] = False,
     after: Annotated[int, number(POSITION, help="Continue after this position of the chat.")] = 0,
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Print what the models of a run said, or what was said in a chat, also while it grows.
+    """Print the messages of a run's models, or of a chat, also while they grow.
 
     A line before each message says which it is. With --json each piece is a line with its `position`;
     --after that position continues, and nothing is lost or repeated (docs/messages.md).

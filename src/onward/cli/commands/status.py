@@ -1,7 +1,7 @@
 """`onward status`, `stats` and `notifications`: runs, the database in numbers, what people were told.
 
 `status` must be quick, so this imports little. With --watch its list is kept up to date. `stats` needs the
-database alone. `notifications` lists what was told of runs, what is still to be told, and how that went.
+database alone. `notifications` lists notifications, sent and pending, and how sending went.
 """
 
 from __future__ import annotations
