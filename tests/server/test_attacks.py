@@ -108,3 +108,10 @@ async def test_an_operator_does_not_jump_a_gate_before_it_is_reached(door: Door)
     assert (await door.post(f"/api/runs/{run}/resume", claimed, role="operator")).status == 422
     assert (await door.post(f"/api/runs/{run}/resume", past, role="operator")).status == 403
     assert (await door.post(f"/api/runs/{run}/resume", past)).json["next"] == "ship"
+
+
+async def test_a_limit_that_is_too_small_does_not_end_the_limit(door: Door) -> None:
+    """It was rounded to 0, which is no limit, and answered with 200."""
+    assert (await door.ask("PUT", "/settings/limits", {"maxCostPerDay": 2})).status == 200
+    assert (await door.ask("PUT", "/settings/limits", {"maxCostPerDay": 0.0000004})).status == 422
+    assert (await door.get("/settings")).json["limits"]["maxCostPerDay"] == 2

@@ -210,7 +210,8 @@ def limit_changes(wanted: LimitsWanted, *, by: str) -> list[SetLimit]:
 def _micro(dollars: float | None) -> int | None:
     if dollars is None:
         return None
-    if not 0 <= dollars <= AMOUNT_MAX:
+    too_small = 0 < dollars < 1 / MICRO  # it would be rounded to 0, and end the limit
+    if not 0 <= dollars <= AMOUNT_MAX or too_small:
         raise InvalidInput(f"{dollars:g} cannot be a limit in dollars; write 0 for none, or more.")
     return round(dollars * MICRO)
 
