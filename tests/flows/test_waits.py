@@ -286,3 +286,59 @@ async def _taken(process: Process, stop: StopSwitch) -> bool:
         return False
     await taken[1]
     return True
+
+
+@step
+async def failing() -> str:
+    if outside.do("failing") < 2:
+        raise ValueError("not yet")
+    return "fine"
+
+
+async def test_a_flow_that_waits_is_cancelled_and_its_question_is_gone(memory: World) -> None:
+    @flow
+    async def both() -> None:
+        async def later() -> None:
+            await sleep("1d")
+
+        await gather(later(), ask("Ship it?"))
+
+    process = await serving(memory, both)
+    await begin(process, both.bind())
+    run = (await process.engine.cancel("run")).run
+    assert run.status is RunStatus.CANCELLED
+    assert run.gates == {}
+    assert await process.is_sound()
+
+
+async def test_a_flow_that_waits_is_paused_and_continues_where_it_was(memory: World) -> None:
+    @flow
+    async def asking() -> str:
+        await page("front")
+        return (await ask("Ship it?")).choice
+
+    process = await serving(memory, asking)
+    await begin(process, asking.bind())
+    run = (await process.engine.pause("run")).run
+    assert run.status is RunStatus.PAUSED
+    run = await process.resume()
+    assert run.status is RunStatus.WAITING
+    run = (await process.engine.answer("run", "yes", by="ann")).run
+    assert result(run) == "yes"
+    assert outside.done == {"page front": 1}
+
+
+async def test_a_branch_that_fails_waits_for_the_answer_beside_it(memory: World) -> None:
+    @flow
+    async def both() -> list[str]:
+        found = await gather(failing(), ask("Ship it?"))
+        return [found[0], found[1].choice]
+
+    process = await serving(memory, both)
+    run = await begin(process, both.bind())
+    assert run.status is RunStatus.WAITING
+    run = (await process.engine.answer("run", "yes", by="ann")).run
+    while run.status is RunStatus.FAILED:
+        run = await process.resume()
+    assert result(run) == ["fine", "yes"]
+    assert await process.is_sound()
