@@ -19,6 +19,7 @@ from onward.operations.local.operations import LocalOperations
 from onward.operations.local.submit import terms_of
 from onward.operations.requests import (
     AddPipeline,
+    CheckPipeline,
     EnablePipeline,
     ForkRun,
     GetPipeline,
@@ -407,3 +408,15 @@ async def test_the_doctor_counts_registered_pipelines_and_finds_a_missing_source
     (said,) = [one for one in await check_installation(process.store, None) if one["subject"] == "pipelines"]
     assert not said["ok"]
     assert "the source of site is missing" in said["says"]
+
+
+async def test_a_source_is_checked_without_being_stored(memory: World) -> None:
+    process = await memory.process()
+    pipelines = of(process).pipelines
+    good = await pipelines.check_pipeline(CheckPipeline(source=FIRST))
+    assert (good["is_valid"], good["name"]) == (True, "line")
+    bad = await pipelines.check_pipeline(CheckPipeline(source="digraph { a -> }", file="mine.dot"))
+    assert (bad["is_valid"], bad["name"]) == (False, None)
+    assert {found["severity"] for found in bad["diagnostics"]} >= {"error"}
+    assert {found["file"] for found in bad["diagnostics"]} == {"mine.dot"}
+    assert (await pipelines.list_pipelines(ListPipelines()))["pipelines"] == []

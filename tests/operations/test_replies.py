@@ -22,6 +22,7 @@ from onward.operations.requests import (
     AddToken,
     AnswerGate,
     CancelRun,
+    CheckPipeline,
     DismissRun,
     DrawRun,
     EnablePipeline,
@@ -232,6 +233,8 @@ async def answer(operations: LocalOperations, request: Request) -> list[Any]:
 
 
 ASKED: Sequence[Request] = (
+    CheckPipeline(source=line("a")),
+    CheckPipeline(source="digraph {"),
     AddPipeline(source=line("a"), name="one"),
     EnablePipeline(name="one", version=1),
     GetPipeline(name="one"),

@@ -193,6 +193,7 @@ OTHERS: tuple[Route, ...] = (
     _get("/usage", "limits.get_usage"),
     _get("/pipelines", "pipelines.list_pipelines"),
     _get("/pipelines/{name}", "pipelines.show_pipeline"),
+    _post("/pipelines/check", "pipelines.check_pipeline", OPERATOR),
     _put("/pipelines/{name}", "pipelines.add_pipeline", ADMIN, local=("path",)),
     _delete("/pipelines/{name}", "pipelines.remove_pipeline", ADMIN),
     _post("/pipelines/{name}/enable", "pipelines.enable_pipeline", ADMIN),

@@ -500,6 +500,16 @@ class GetPipeline(Request, frozen=True, kw_only=True):
             PIPELINE_VERSION.check(self.version, "version")
 
 
+class CheckPipeline(Request, frozen=True, kw_only=True):
+    """What is wrong with a source, or to note about it. Nothing is stored or executed.
+
+    `file` is what diagnostics call the source.
+    """
+
+    source: str
+    file: str = "<pipeline>"
+
+
 class AddPipeline(Request, frozen=True, kw_only=True):
     """Store a source as the next version of a name, or of the graph's; the same source is the same version.
 

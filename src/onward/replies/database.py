@@ -243,6 +243,28 @@ class PipelineAdded(PipelineListed):
     warnings: list[str]
 
 
+class DiagnosticShown(TypedDict):
+    """A finding with its rule and its place; lines and columns count from 1. `fix` says what to do."""
+
+    rule: str
+    severity: str
+    message: str
+    file: str
+    line: int
+    column: int
+    node: str | None
+    fix: str | None
+
+
+class PipelineChecked(TypedDict):
+    """What is to say about a source: it `is_valid` without errors. `name` is that of its graph, then."""
+
+    is_valid: bool
+    name: str | None
+    nodes: int
+    diagnostics: list[DiagnosticShown]
+
+
 class PipelineRemoved(TypedDict):
     """A name that new runs cannot have any more. Runs of its versions keep their source."""
 

@@ -240,6 +240,18 @@ export interface CommandEnded {
   truncated: boolean
 }
 
+/** A finding with its rule and its place; lines and columns count from 1. `fix` says what to do. */
+export interface DiagnosticShown {
+  column: number
+  file: string
+  fix: string | null
+  line: number
+  message: string
+  node: string | null
+  rule: string
+  severity: string
+}
+
 /** A pipeline's graph, with a run in it or without; `geometry` is how it is laid out. */
 export interface Drawing {
   edges: DrawnEdge[]
@@ -659,6 +671,14 @@ export interface PipelineAdded {
   pipeline_hash: string
   version: number
   warnings: string[]
+}
+
+/** What is to say about a source: it `is_valid` without errors. `name` is that of its graph, then. */
+export interface PipelineChecked {
+  diagnostics: DiagnosticShown[]
+  is_valid: boolean
+  name: string | null
+  nodes: number
 }
 
 /** Registered pipelines by name; `cursor` gets the next page, if there may be one. */

@@ -11,7 +11,7 @@ from onward.clock import Clock
 from onward.engine.control.limits import LimitChanges
 from onward.engine.journal import Journal
 from onward.engine.sources import Registry
-from onward.errors import InvalidInput, PipelineNotFound
+from onward.errors import InvalidInput, InvalidPipeline, PipelineNotFound
 from onward.model.ids import Wanted, check_pipeline_name
 from onward.model.limits import (
     CALLS_PER_CHAT_RUN,
@@ -27,6 +27,7 @@ from onward.model.limits import (
 )
 from onward.operations import requests
 from onward.operations.local.submit import check_sent
+from onward.pipeline.source import Diagnostic
 from onward.read.lookup import find_run
 from onward.read.view import instant
 from onward.store.port.limits import Scope, Spent, UsageKind
@@ -61,6 +62,20 @@ class LocalPipelines(msgspec.Struct, frozen=True):
             "version": version.version,
             "source": await self.registry.source(version),
             "versions": [_view_version(one) for one in versions],
+        }
+
+    async def check_pipeline(self, request: requests.CheckPipeline) -> shapes.PipelineChecked:
+        """Check a source as it would be before it is added. Nothing is stored or executed."""
+        try:
+            pipeline = self.registry.check(request.source, request.file)
+        except InvalidPipeline as error:
+            found = [_view_diagnostic(one) for one in error.diagnostics]
+            return {"is_valid": False, "name": None, "nodes": 0, "diagnostics": found}
+        return {
+            "is_valid": True,
+            "name": pipeline.name,
+            "nodes": len(pipeline.graph.nodes),
+            "diagnostics": [_view_diagnostic(one) for one in pipeline.warnings],
         }
 
     async def add_pipeline(self, request: requests.AddPipeline) -> shapes.PipelineAdded:
@@ -126,6 +141,19 @@ def _check_who(by: str) -> str:
     if not (by and by.isprintable()):
         raise InvalidInput(f"{by[:40]!r} is nobody's name; say who does it in printable characters.")
     return check_name("the name", by)
+
+
+def _view_diagnostic(found: Diagnostic) -> shapes.DiagnosticShown:
+    return {
+        "rule": found.rule,
+        "severity": found.severity.value,
+        "message": found.message,
+        "file": found.file,
+        "line": found.line,
+        "column": found.column,
+        "node": found.node_id,
+        "fix": found.fix,
+    }
 
 
 def _view_pipeline(one: RegisteredPipeline) -> shapes.PipelineListed:
