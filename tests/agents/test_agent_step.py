@@ -234,6 +234,21 @@ async def test_a_worker_gives_the_run_back_until_then(world: World) -> None:
     assert run.wake_at_us >= clock.now_us() + 100_000_000
 
 
+async def test_who_resumes_a_run_that_a_provider_holds_does_not_wait_for_its_time(world: World) -> None:
+    clock = ManualClock()
+    scripted = model(ScriptRule(nth=1, reply=ScriptedReply(status=429, retry_after="120")), clock=clock)
+    process = await at(world, scripted, clock=clock)
+    from onward.engine.control.requests import StartRequest
+
+    pipeline = process.pipeline(line("a"))
+    await process.engine.submit(pipeline, StartRequest(run_id="run", on_owner_loss="requeue"))
+    taken = await process.engine.take(StopSwitch())
+    assert taken is not None
+    assert (await taken[1]).run.reason == "rate_limit"
+    assert (await process.resume()).status is RunStatus.COMPLETED
+    assert clock.awake_s() < 100
+
+
 async def test_a_node_whose_model_no_provider_has_is_refused_before_anything_is_written(world: World) -> None:
     process = await at(world, model())
     with pytest.raises(InvalidInput, match="unknown"):

@@ -229,11 +229,13 @@ def lifted(opened: OpenStep) -> OpenStep:
     return replace(opened, state=INTERRUPTED, held="", retry_at_us=None, limit=None)
 
 
-def let_go(opened: OpenStep) -> OpenStep:
-    """A step that a provider held too often continues when a person says so."""
-    if opened.state is not HELD or opened.held != RATE_LIMIT or opened.retry_at_us is not None:
+def let_go(opened: OpenStep, *, asks_now: bool) -> OpenStep:
+    """A step that a provider held continues when a person says so: at once, if the run waited for that."""
+    if opened.state is not HELD or opened.held != RATE_LIMIT:
         return opened
-    return replace(opened, state=INTERRUPTED, held="")
+    if opened.retry_at_us is not None and not asks_now:
+        return opened
+    return replace(opened, state=INTERRUPTED, held="", retry_at_us=None)
 
 
 def begun_again(opened: OpenStep, head: int, attempt: int) -> StepCalls | None:

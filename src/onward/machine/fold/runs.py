@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from onward.machine.fold.calls import WAIT, after_resume, let_go, lifted, steering_given_back
+from onward.machine.fold.calls import RATE_LIMIT, WAIT, after_resume, let_go, lifted, steering_given_back
 from onward.machine.fold.changes import Changes, IllegalEvent
 from onward.machine.fold.steps import asked_anew, drop_branches, without_gates_of
 from onward.machine.ticks import way_of
@@ -209,8 +209,9 @@ def run_resumed(run: Run, event: ev.RunResumed, at_us: int) -> Changes:
     A pause was only a break: nothing had gone wrong, so the retries that were spent before it stay spent.
     """
     keeps = run.status is RunStatus.PAUSED
+    asks_now = run.status is RunStatus.INTERRUPTED and run.reason == RATE_LIMIT
     steps = {
-        step: _resumed_step(opened, event, run.head, keeps_spent=keeps)
+        step: _resumed_step(opened, event, run.head, keeps_spent=keeps, asks_now=asks_now)
         for step, opened in run.open_steps.items()
     }
     changes: Changes = {
@@ -242,12 +243,14 @@ def run_dismissed(run: Run, event: ev.RunDismissed, at_us: int) -> Changes:
     return {"is_dismissed": True, "wake_at_us": None}
 
 
-def _resumed_step(opened: OpenStep, event: ev.RunResumed, head: int, *, keeps_spent: bool) -> OpenStep:
+def _resumed_step(
+    opened: OpenStep, event: ev.RunResumed, head: int, *, keeps_spent: bool, asks_now: bool
+) -> OpenStep:
     goes_on = event.action in ("retry", "continue") or (event.action == "skip" and event.keeps_calls)
     asked = event.step == opened.step and goes_on
     if asked:
         opened = after_resume(opened, event, head)
-    opened = let_go(lifted(opened))
+    opened = let_go(lifted(opened), asks_now=asks_now)
     if opened.state is AttemptState.FAILED or asked:
         return replace(opened, state=AttemptState.RETRYING, retries_spent=0, retry_at_us=None)
     return opened if keeps_spent else replace(opened, retries_spent=0)
