@@ -28,3 +28,9 @@ test('positions never go back', () => {
   expect(places).toEqual([...places].sort((a, b) => a - b))
   expect(scaleOf([], [], [], false).at(7)).toBe(0)
 })
+
+test('a run that has one instant only has a scale', () => {
+  const scale = scaleOf([{ from: 5, to: 5 }], [], [], false)
+  expect(scale.at(5)).toBe(0)
+  expect(scale.labels).toEqual([])
+})

@@ -27,8 +27,9 @@ const LABEL_DISTANCE = 0.11
 /** A scale over work, waiting for people, and stops. All times are in milliseconds. */
 export function scaleOf(work: readonly Span[], wait: readonly Span[], stops: readonly Span[], isTrue: boolean): Scale {
   const all = [...work, ...wait, ...stops]
-  if (!all.length) return { at: () => 0, bands: [], labels: [] }
   const cuts = [...new Set(all.flatMap((one) => [one.from, one.to]))].sort((a, b) => a - b)
+  // A run that has just begun may have one instant, and so no length.
+  if (cuts.length < 2) return { at: () => 0, bands: [], labels: [] }
   const kinds = kindsOf(cuts, work, wait, stops)
   const worked = kinds.reduce((sum, kind, at) => sum + (kind === 'work' ? cuts[at + 1]! - cuts[at]! : 0), 0) || 1
   // Segments of one kind that follow each other are one: a stop is one band, whatever happens beside it.
