@@ -30,7 +30,9 @@ FLAGS = [
     "--no-pings",
     "--disable-gpu",
 ]
-UNREACHABLE = re.compile(r"ERR_CONNECTION|WebSocket connection to|ERR_EMPTY_RESPONSE|ERR_SOCKET")
+UNREACHABLE = re.compile(
+    r"WebSocket connection to|ERR_(CONNECTION|EMPTY_RESPONSE|SOCKET|CONTENT_LENGTH|INCOMPLETE)"
+)
 """What a browser writes into the console while a server is gone; the page cannot prevent it."""
 
 expect.set_options(timeout=15_000)
