@@ -61,7 +61,7 @@ def test_what_is_cut_off_says_so_and_silence_too(shell: Shell) -> None:
     assert shell.inside("messages", "spoken", "--follow").out.endswith(
         "Done.\n[interrupted: its process is gone]\n"
     )
-    assert "nothing was said yet" in shell.inside("messages", "silent").err
+    assert "no messages yet" in shell.inside("messages", "silent").err
     missing = shell.inside("messages", "nobody")
     assert (missing.code, missing.out) == (1, "")
     assert "there is no run 'nobody'" in missing.err
