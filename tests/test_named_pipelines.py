@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from onward import Onward
-from onward.errors import InvalidPipeline, PipelineNotFound
+from onward.errors import InvalidInput, InvalidPipeline, PipelineNotFound
 from onward.handlers.port import StepContext
-from tests.world import chain
+from onward.operations.local.operations import LocalOperations
+from onward.operations.requests import AddPipeline, GetPipeline, SubmitRun
+from tests.world import World, chain, line
 
 SOURCE = f"digraph p {{ start [shape=Mdiamond]; exit [shape=Msquare]; a [type=double]; {chain('a')} }}"
 
@@ -70,3 +72,21 @@ async def test_an_app_refuses_a_name_that_is_neither_registered_nor_a_file(app: 
         await app.remove_pipeline("doubling", by="ann")
         with pytest.raises(PipelineNotFound, match="the pipeline doubling was removed by ann"):
             await app.submit("doubling")
+
+
+async def test_the_inputs_of_a_pipeline_are_checked_before_a_run_exists_and_shown(world: World) -> None:
+    source = line("a").replace(
+        "{", '{ graph [inputs="topic, pages", input.pages.type=int, input.pages.default=3]', 1
+    )
+    process = await world.process()
+    operations = LocalOperations(process.engine, process.clock)
+    await operations.pipelines.add_pipeline(AddPipeline(source=source, name="site"))
+    (topic, pages) = (await operations.pipelines.show_pipeline(GetPipeline(name="site")))["inputs"]
+    assert (topic["name"], topic["required"]) == ("topic", True)
+    assert (pages["type"], pages["default"]) == ("int", 3)
+    with pytest.raises(InvalidInput, match="needs the input 'topic'"):
+        await operations.start.submit_run(SubmitRun(pipeline="site", run_id="one"))
+    made = await operations.start.submit_run(
+        SubmitRun(pipeline="site", run_id="one", inputs={"topic": "tea", "pages": "7"})
+    )
+    assert made["run"]["context"]["pages"] == 7

@@ -46,6 +46,7 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ("thread_id_once", "warning"),
         ("attribute_type", "error"),
         ("messages_described", "error"),
+        ("inputs_described", "error"),
         ("effort_known", "warning"),
         ("parallel_join", "warning"),
         ("fan_in_has_parallel", "warning"),

@@ -293,6 +293,10 @@ def noted(before: str, reading: MessageReading) -> str:
     return write_reading(replace(reading, may_answer=read_reading(before).may_answer))
 
 
+GIVEN_BY_CHATS = ("intent", "scope", "user_message", "planned_agents", "has_files")
+"""What the run of a message is given, whatever its pipeline declares."""
+
+
 def inputs_of(reading: MessageReading, text: str) -> dict[str, Any]:
     """What the run of a message is given."""
     return {

@@ -43,6 +43,7 @@ GRAPH_ATTRIBUTES = frozenset(
             "while_running",
             "intents",
             "scopes",
+            "inputs",
             *_MODELS,
             *_TOOLS,
             *_TARGETS,

@@ -226,11 +226,26 @@ class PipelineVersion(TypedDict):
     added_at: Instant
 
 
+class InputDeclared(TypedDict):
+    """An input that a pipeline declares: its type is text, int, number, bool, json or choice."""
+
+    name: str
+    type: str
+    about: str
+    choices: list[str]
+    default: Any
+    required: bool
+
+
 class PipelinePage(PipelineListed):
-    """A registered pipeline with the source of one version, and its versions, newest first."""
+    """A registered pipeline with the source of one version, and its versions, newest first.
+
+    `inputs` are what a run of it is to be given; empty if it declares none and takes whatever it is given.
+    """
 
     version: int
     source: str
+    inputs: list[InputDeclared]
     versions: list[PipelineVersion]
 
 

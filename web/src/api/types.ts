@@ -428,6 +428,16 @@ export interface HolderCounted {
   worker: string
 }
 
+/** An input that a pipeline declares: its type is text, int, number, bool, json or choice. */
+export interface InputDeclared {
+  about: string
+  choices: string[]
+  default: unknown
+  name: string
+  required: boolean
+  type: string
+}
+
 /** What a plain resume keeps, and how many answers of models it asks for again. */
 export interface KeptShown {
   again: number
@@ -701,6 +711,7 @@ export interface PipelinePage {
   changed_at: string
   changed_by: string
   enabled: number
+  inputs: InputDeclared[]
   name: string
   newest: number
   source: string

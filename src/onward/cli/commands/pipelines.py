@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from onward.operations.here.submission import addition
 from onward.operations.requests import AddPipeline, EnablePipeline, GetPipeline, ListPipelines, RemovePipeline
 
 if TYPE_CHECKING:
-    from onward.replies.database import PipelineListed, PipelinePage
+    from onward.replies.database import InputDeclared, PipelineListed, PipelinePage
 
 HEADINGS = ("NAME", "ENABLED", "NEWEST", "BY", "AT")
 VERSION_HEADINGS = ("VERSION", "", "ADDED BY", "AT", "SOURCE", "FILE")
@@ -182,9 +183,18 @@ def _lines(page: PipelinePage) -> Iterator[str]:
         yield f"  {line}"
     if len(rows) < page["newest"]:
         yield f"  … and {count(page['newest'] - len(rows), 'older version')}; list them with --limit"
+    if page["inputs"]:
+        yield ""
+        yield from table(("INPUT", "TYPE", "DEFAULT", "WHAT"), [_input_row(one) for one in page["inputs"]])
     yield ""
     yield f"// {one_line(page['name'])}@{page['version']}"
     yield page["source"].rstrip("\n")
+
+
+def _input_row(one: InputDeclared) -> tuple[str, ...]:
+    kind = " | ".join(one["choices"]) or one["type"]
+    default = "required" if one["required"] else one_line(json.dumps(one["default"], ensure_ascii=False), 40)
+    return one["name"], one_line(kind, 40), default, one_line(one["about"])
 
 
 async def _enable(request: EnablePipeline, common: Common, out: Output) -> int:

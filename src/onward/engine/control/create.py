@@ -35,6 +35,7 @@ from onward.model.row import with_directory
 from onward.model.run import Run, Simulation
 from onward.model.values import INSTANT, PRIORITY, checked_tags, shown
 from onward.pipeline.build import Pipeline
+from onward.pipeline.inputs import take_inputs
 from onward.store.port.runs import Runs
 from onward.version import VERSION
 
@@ -113,6 +114,7 @@ class Creating(msgspec.Struct, frozen=True):
         `variables` are those that its commands get, if they are known.
         """
         check_given(start.inputs)
+        inputs = take_inputs(pipeline.graph, start.inputs, may_be_more=start.managed_by is not None)
         PRIORITY.check(start.priority, "priority")
         if start.on_owner_loss not in ON_OWNER_LOSS:
             raise InvalidInput(
@@ -130,7 +132,7 @@ class Creating(msgspec.Struct, frozen=True):
         in_place = workspace is not None and workspace.mode == IN_PLACE
         graph, simulation = pipeline.graph, start.simulation
         assert graph.start_id is not None  # a pipeline without errors has one
-        context = {**definition.mirrored, **copied(start.inputs)}
+        context = {**definition.mirrored, **copied(inputs)}
         created = RunCreated(
             pipeline=pipeline.name,
             pipeline_hash=pipeline.hash,

@@ -27,6 +27,8 @@ from onward.model.limits import (
 )
 from onward.operations import requests
 from onward.operations.local.submit import check_sent
+from onward.pipeline.build import build
+from onward.pipeline.inputs import inputs_of
 from onward.pipeline.source import Diagnostic
 from onward.read.lookup import find_run
 from onward.read.view import instant
@@ -57,10 +59,12 @@ class LocalPipelines(msgspec.Struct, frozen=True):
         version = await self.registry.version(Wanted(name, request.version))
         pipeline = await self.registry.pipeline(name)
         versions = await self.registry.store.pipelines.versions(name, limit=request.limit)
+        source = await self.registry.source(version)
         return {
             **_view_pipeline(pipeline),
             "version": version.version,
-            "source": await self.registry.source(version),
+            "source": source,
+            "inputs": _inputs(source, name),
             "versions": [_view_version(one) for one in versions],
         }
 
@@ -165,6 +169,25 @@ def _view_pipeline(one: RegisteredPipeline) -> shapes.PipelineListed:
         "changed_by": one.changed_by,
         "changed_at": instant(one.changed_at_us),
     }
+
+
+def _inputs(source: str, name: str) -> list[shapes.InputDeclared]:
+    """What a run of the source is to be given; of one that this version cannot read, nothing is known."""
+    try:
+        graph = build(source, file=name, rules=()).graph
+    except InvalidPipeline:
+        return []
+    return [
+        {
+            "name": one.name,
+            "type": one.type,
+            "about": one.about,
+            "choices": list(one.choices),
+            "default": one.default,
+            "required": one.is_required,
+        }
+        for one in inputs_of(graph)
+    ]
 
 
 def _view_version(one: RegisteredVersion) -> shapes.PipelineVersion:

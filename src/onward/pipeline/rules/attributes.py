@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 from onward.errors import ConditionError, StylesheetError
+from onward.pipeline import inputs
 from onward.pipeline.branches import FAN_IN
 from onward.pipeline.condition import Condition, parse_condition
 from onward.pipeline.gate import as_question_type, as_timeout_rule
@@ -98,6 +99,7 @@ GRAPH_TYPES: Mapping[str, Reading] = {
     WHILE_RUNNING: one_of(*WHILE_RUNNING_RULES),
     INTENTS_KEY: as_names,
     SCOPES_KEY: as_names,
+    inputs.INPUTS_KEY: inputs.as_input_names,
 }
 NODE_TYPES: Mapping[str, Reading] = {
     "max_retries": as_count,
@@ -155,6 +157,13 @@ def messages_described(subject: Subject) -> Iterator[Problem]:
     """What is said about an intent or a scope is about one that is listed, and can be read."""
     graph = subject.graph
     for key, fix in mistakes(graph):
+        yield about(graph, f"{key} of {owner_of(graph, key)} is {shown(graph.text(key))}", key=key, fix=fix)
+
+
+def inputs_described(subject: Subject) -> Iterator[Problem]:
+    """What is said about an input is about one that is listed, and can be read."""
+    graph = subject.graph
+    for key, fix in inputs.mistakes(graph):
         yield about(graph, f"{key} of {owner_of(graph, key)} is {shown(graph.text(key))}", key=key, fix=fix)
 
 

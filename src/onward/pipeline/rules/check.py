@@ -46,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     Rule("thread_id_once", Severity.WARNING, attributes.thread_id_once),
     Rule("attribute_type", Severity.ERROR, attributes.attribute_type, local=True, per_value=True),
     Rule("messages_described", Severity.ERROR, attributes.messages_described),
+    Rule("inputs_described", Severity.ERROR, attributes.inputs_described),
     Rule("effort_known", Severity.WARNING, attributes.effort_known, local=True, per_value=True),
     Rule("parallel_join", Severity.WARNING, structure.parallel_join),
     Rule("fan_in_has_parallel", Severity.WARNING, structure.fan_in_has_parallel),

@@ -19,6 +19,7 @@ from onward.pipeline.condition import Clause
 from onward.pipeline.edges import has_accelerator
 from onward.pipeline.gate import OPTIONS
 from onward.pipeline.graph import BUILT_IN_TYPES, SHAPE_KINDS, Edge, Graph, Node
+from onward.pipeline.inputs import is_about_inputs
 from onward.pipeline.purpose import is_about_messages
 from onward.pipeline.rules.rule import Problem, Subject, about, is_default, owner_of
 from onward.pipeline.rules.steps import GATE, misspelt_command
@@ -58,8 +59,8 @@ def attribute_known(subject: Subject) -> Iterator[Problem]:
         said = misspelt_command(owner) if isinstance(owner, Node) else ""
         is_graph = isinstance(owner, Graph)
         for key in owner.attrs:
-            if is_graph and is_about_messages(key):
-                continue  # messages_described judges it
+            if is_graph and (is_about_messages(key) or is_about_inputs(key)):
+                continue  # messages_described and inputs_described judge it
             if key not in ours and key in owner.written and key != said:
                 yield from names.problems(owner, key)
 
