@@ -115,7 +115,7 @@ pictures: $(INSTALLED) web  ## take the pictures of the page for README and docs
 
 test-web: $(INSTALLED) web browser  ## test the page in Chromium, on SQLite and PostgreSQL
 	@cd web && npm test
-	$(BIN)/pytest -q $(SPREAD) --all-stores tests/web tests/stories
+	$(BIN)/pytest -q $(SPREAD) --all-stores --browser tests/web tests/stories
 
 test-words: web  ## test what is pure in the page
 	@cd web && npm test

@@ -49,6 +49,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the tests above the stores on SQLite and on PostgreSQL, not on one of the two",
     )
     parser.addoption(
+        "--browser",
+        action="store_true",
+        help="run every test of the page, not only the walks that are marked `smoke`",
+    )
+    parser.addoption(
         "--slow-stores",
         metavar="SEED",
         help="delay calls of tests with a `world` to their database, to find those that depend on time",
@@ -67,12 +72,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     What stands above the stores runs on one database: their own suite shows that they do the same.
     """
     items.sort(key=_how_short)
+    if not config.getoption("--browser") and not any("::" in word for word in config.args):
+        _leave_out(config, items, _is_of_page)
     if config.getoption("--all-stores") or any("[" in word for word in config.args):
         return
-    left_out = {item for item in items if _is_left_out(item)}
+    _leave_out(config, items, _is_left_out)
+
+
+def _leave_out(
+    config: pytest.Config, items: list[pytest.Item], is_left_out: Callable[[pytest.Item], bool]
+) -> None:
+    left_out = {item for item in items if is_left_out(item)}
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+
+
+def _is_of_page(item: pytest.Item) -> bool:
+    """Whether it drives a browser, and is not one of the walks that every run makes."""
+    return "browser" in getattr(item, "fixturenames", ()) and item.get_closest_marker("smoke") is None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -225,6 +225,21 @@ def test_a_worker_imports_no_file_that_a_run_names(shell: Shell) -> None:
     assert not (shell.directory / "imported").exists()
 
 
+def test_a_resume_imports_no_file_that_only_a_row_of_the_database_names(shell: Shell, tmp_path: Path) -> None:
+    """An imported run, or one that somebody else submitted, must not choose the code that is executed."""
+    shell.write("site.py", FLOW)
+    assert shell.inside("submit", "site.py:build", "--run-id", "flow").code == 0
+    shell.inside("export", "flow", "--out", "flow.export")
+    (shell.directory / "imported").unlink()
+    shell.environment["ONWARD_DB"] = str(tmp_path / "other.db")
+    assert shell.inside("import", "flow.export").code == 0
+    refused = shell("resume", "flow")
+    assert refused.code == 2
+    assert "needs handler 'flow:build'" in refused.err
+    assert not (shell.directory / "imported").exists()
+    assert shell("resume", "flow", "--app", "site.py").code == 0
+
+
 @pytest.mark.parametrize("name", ["lib/helpers.py:app", "lib/helpers.py"])
 def test_an_app_may_be_named_by_its_file(shell: Shell, name: str) -> None:
     (shell.directory / "lib").mkdir()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.web.conftest import browser, site, windows
+from tests.web.conftest import any_shell, browser, site, windows
 from tests.worker.conftest import shell, turnstile
 
-__all__ = ["browser", "shell", "site", "turnstile", "windows"]
+__all__ = ["any_shell", "browser", "shell", "site", "turnstile", "windows"]

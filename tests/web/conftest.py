@@ -1,4 +1,4 @@
-"""The browser, one for all tests; servers and windows for each."""
+"""A browser, servers and windows for each test."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.web.site import CHROMIUM, DIST, FLAGS, Site, Window, site_at, window
 __all__ = ["any_shell", "shell"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium."""
+    """Debian's Chromium, for one test: while Playwright is open, no other event loop runs in the process."""
     if not DIST.is_file():
         pytest.skip("the page is not built: `make web` builds it")
     if not CHROMIUM.is_file():

@@ -36,6 +36,7 @@ YES_NO = """digraph ship {
 """
 
 
+@pytest.mark.smoke
 def test_the_printed_link_signs_in_and_says_what_to_do_first(site: Site, windows: Windows) -> None:
     one = windows(site)
     one.page.goto(site.server.link)
@@ -59,6 +60,7 @@ def test_who_is_not_signed_in_comes_back_to_where_they_were(site: Site, windows:
     one.lines.clear()  # the browser writes down the 401s
 
 
+@pytest.mark.smoke
 def test_an_interrupted_run_is_found_and_resumed_in_three_clicks(
     site: Site, shell: Shell, windows: Windows
 ) -> None:
@@ -107,6 +109,7 @@ def test_a_dismissed_run_keeps_its_resume_in_the_header(site: Site, shell: Shell
     expect(one.page.get_by_label("Recovery")).to_have_count(0)
 
 
+@pytest.mark.smoke
 def test_a_step_in_doubt_offers_four_ways_and_suggests_none(
     site: Site, shell: Shell, windows: Windows
 ) -> None:
@@ -185,6 +188,7 @@ def test_a_run_that_cannot_continue_has_no_resume(site: Site, windows: Windows) 
     expect(one.page.get_by_role("button", name="Resume")).to_have_count(0)
 
 
+@pytest.mark.smoke
 def test_a_gate_is_approved_with_the_keyboard(site: Site, windows: Windows) -> None:
     """S4-22: Approve, Reject and Cancel beside each other; the answer arrives in an open page."""
     site.add("ship", YES_NO)
@@ -210,6 +214,7 @@ def test_a_gate_is_approved_with_the_keyboard(site: Site, windows: Windows) -> N
     assert site.server.get(f"/api/runs/{run}")["status"] == "completed"
 
 
+@pytest.mark.smoke
 def test_a_limit_is_raised_and_the_run_resumed(browser: Browser, shell: Shell, windows: Windows) -> None:
     """S0-33, S0-34, S0-35, S0-36, S0-38: too little is refused in words, enough brings the green button."""
     with (

@@ -11,7 +11,6 @@ import asyncio
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
@@ -46,7 +45,7 @@ from onward.operations.here.submission import addition, is_registered_name, is_s
 from onward.operations.local.database import LocalPipelines
 from onward.operations.requests import AddPipeline, EnablePipeline, GetPipeline, ListPipelines, RemovePipeline
 from onward.pipeline.build import Pipeline, Transform, build, checked_transform
-from onward.pipeline.flow_source import flow_place, is_flow_kind
+from onward.pipeline.flow_source import is_flow_kind
 from onward.pipeline.rules.check import (
     RULES,
     Problem,
@@ -383,13 +382,11 @@ class AppWithStore(AppRegistrations):
         watched: Callable[[Store], Store] = lambda store: store,
         show: ShowLine | None = None,
         hear: Hear | None = None,
-        loads_flows: bool = True,
     ) -> Engine:
         """The engine of this app; the first call opens the store.
 
         `around` and `watched` wrap handlers and the store, to watch them; `show` gets what commands print,
         and `hear` what agents say.
-        `loads_flows`: the flow of a run may be loaded from the file that the run names; workers never do.
         """
         async with self._opening:
             if self._engine is None:
@@ -407,7 +404,7 @@ class AppWithStore(AppRegistrations):
                         around=around,
                         show=show,
                         hear=hear,
-                        find=partial(self._find_flow, loads=loads_flows),
+                        find=self._find_flow,
                     ),
                     tool_env=tool_env,
                     runs=self.runs_directory,
@@ -425,17 +422,17 @@ class AppWithStore(AppRegistrations):
         if self._engine is not None:
             self._engine.serve(flow.kind, self.handlers[flow.kind])
 
-    def _find_flow(self, kind: str, path: str | None, *, loads: bool) -> Handler | None:
-        """The handler of a flow that was not added: it is defined in this process, or in the run's file."""
+    def _find_flow(self, kind: str) -> Handler | None:
+        """The handler of a flow that is defined in this process and was not added.
+
+        The run's path names its file, but a row of a database never names code to load.
+        """
         if not is_flow_kind(kind):
             return None
         from onward.flows.define import known_flow
-        from onward.flows.load import flow_at
 
-        flow, place = known_flow(kind), flow_place(path)
-        if flow is None and place is not None and loads:
-            flow = flow_at(place)
-        if flow is None or flow.kind != kind:
+        flow = known_flow(kind)
+        if flow is None:
             return None
         self.add_flow(flow)
         return self.handlers[kind]

@@ -77,11 +77,11 @@ def check_still_there(run: Run) -> None:
 
 Around = Callable[[str, Handler], Handler]
 """Wraps the handler of a kind of nodes, to watch it."""
-FindHandler = Callable[[str, str | None], Handler | None]
-"""Finds the handler of a kind of nodes for a run whose pipeline is at a path."""
+FindHandler = Callable[[str], Handler | None]
+"""Finds the handler of a kind of nodes that was not registered."""
 
 
-def find_none(kind: str, path: str | None) -> Handler | None:
+def find_none(kind: str) -> Handler | None:
     """Handlers are registered, or not there."""
     return None
 
@@ -110,19 +110,17 @@ class Serving(DefinitionCache):
         simulation: Simulation | None,
         interviewer: Interviewer | None = None,
         ahead: Sequence[str] | None = None,
-        path: str | None = None,
     ) -> Mapping[str, Handler]:
         """The handlers that serve a run; refuses before anything begins if one is missing.
 
-        `ahead` are the nodes that can still run, the nearest first; without it, all of them. `path` is where
-        the run's pipeline is.
+        `ahead` are the nodes that can still run, the nearest first; without it, all of them.
         """
         handlers = self._with_simulated(definition, simulation)
         kinds = definition.handler_kinds
         needed = kinds if ahead is None else {name: kinds[name] for name in ahead if name in kinds}
         needed_kinds = definition.handlers if ahead is None else tuple(dict.fromkeys(needed.values()))
         for kind in needed_kinds:
-            if kind not in handlers and (found := self._find(kind, path)) is not None:
+            if kind not in handlers and (found := self._find(kind)) is not None:
                 handlers = {**handlers, kind: found}
         if MANAGER in definition.handlers and MANAGER not in handlers:
             from onward.engine.overseer import Overseer  # here: few runs have a manager
@@ -149,11 +147,10 @@ class Serving(DefinitionCache):
         pipeline: Pipeline,
         simulation: Simulation | None,
         workdir: str | None = None,
-        path: str | None = None,
     ) -> None:
         """Refuse a pipeline that this process could not run in this directory."""
         definition = self.definition(pipeline)
-        self.handlers_for(definition, simulation, path=path)
+        self.handlers_for(definition, simulation)
         check_workdir(workdir, is_here=bool(self.needs(definition, simulation)))
 
     def _with_simulated(self, definition: Definition, simulation: Simulation | None) -> Mapping[str, Handler]:

@@ -295,7 +295,7 @@ class Runner(msgspec.Struct, frozen=True):
         definition = self.serving.definition(await self.sources.stored(run))
         ahead = nodes_ahead(definition.graph, run)
         return ServedPipeline(
-            definition, self.serving.handlers_for(definition, run.simulation, interviewer, ahead, run.path)
+            definition, self.serving.handlers_for(definition, run.simulation, interviewer, ahead)
         )
 
     async def run(

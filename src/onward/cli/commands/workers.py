@@ -91,7 +91,7 @@ class Watch:
     async def engine(self, app: Onward, tool_env: tuple[str, ...], also: Observer = ignore) -> Engine:
         """The app's engine, with what watches it around it; `also` is another observer."""
         if self._address is None and not self._is_logging and not self._is_counting:
-            return await app.engine(tool_env=tool_env, observe=also, loads_flows=False)
+            return await app.engine(tool_env=tool_env, observe=also)
 
         def observe(run: Run, events: Sequence[Event]) -> None:
             self._observe(run, events)
@@ -102,7 +102,6 @@ class Watch:
             observe=observe,
             around=self._around,
             watched=self._watched,
-            loads_flows=False,
         )
         self.metrics.calls.streams.follow(lambda: engine.flusher.streams)
         self.metrics.calls.waiting.follow(lambda: engine.waiting.number)

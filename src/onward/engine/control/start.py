@@ -64,9 +64,7 @@ class Starting(msgspec.Struct, frozen=True):
     async def start(self, pipeline: Pipeline, start: StartRequest, stop: StopSwitch | None = None) -> Folded:
         """Create a run, claim it and execute it until it stops."""
         definition = self.creating.definition(pipeline, start)
-        handlers = self.serving.handlers_for(
-            definition, start.simulation, start.interviewer, path=pipeline.path
-        )
+        handlers = self.serving.handlers_for(definition, start.simulation, start.interviewer)
         check_workdir(start.workdir, is_here=True)
         stop = stop or StopSwitch(clock=self.clock)
         claimed, action = await self._create(pipeline, definition, start, stop)
@@ -241,7 +239,6 @@ class Resuming(msgspec.Struct, frozen=True):
                 known.run.simulation,
                 resume.interviewer,
                 nodes_ahead(definition.graph, known.run, resume.from_node),
-                known.run.path,
             )
             if executes
             else {}
@@ -330,7 +327,7 @@ class Forking(msgspec.Struct, frozen=True):
             parent.run, accept_changes=fork.accept_changes, original=fork.original, verb="replay"
         )
         # Whatever would refuse the fork when it runs must refuse it now, before it exists.
-        self.serving.check_served(pipeline, parent.run.simulation, path=parent.run.path)
+        self.serving.check_served(pipeline, parent.run.simulation)
         await self.workspaces.check_fork(parent.run, child)
         forked = RunForked(
             parent=parent.run.id,
