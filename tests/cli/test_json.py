@@ -86,6 +86,7 @@ EVERY = (
     (0, "doctor"),
     (0, "gc --older-than 0d"),
     (0, "version"),
+    (0, "init new"),
     (0, "completion bash"),
 )
 
