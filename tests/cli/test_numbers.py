@@ -44,6 +44,9 @@ REST: Mapping[str, tuple[str, ...]] = {
     "pipelines": (),
     "chats": (),
     "messages": ("done",),
+    "serve": ("--host", "0.0.0.0"),  # which is refused: nothing is served here
+    "tokens": ("add", "ci"),
+    "audit": (),
 }
 ATTRIBUTES = ("as_count", "as_positive", "as_integer", "as_duration_s", "as_positive_s")
 

@@ -23,6 +23,10 @@ NAMING = {
     *("said", "scope", "scopes", "start", "start_node", "status", "step", "stop", "stream"),
     *("streamed", "tags", "thread", "to", "type", "usage", "value_blob", "variables", "version"),
     *("workdir", "worker", "workspace"),
+    *(
+        "patches",
+        "inputs",
+    ),  # of a flow: names that its code gives, and the hash of what a step is called with
     "Artifact.name",  # its id
     "Transition.reason",  # a word of the engine
 }

@@ -23,17 +23,31 @@ STEP, VERIFY, DRAWN = "read.step", "operations.here.verify", "draw.scene"
 TRAIL, RECEIPTS, DIRECTORIES = "receipts.trail", "engine.files.receipts", "operations.here.directories"
 PROGRESS, LOCAL = "cli.print.progress", "operations.local.operations"
 LOGGED, METRICS, STOPS = "observe.log", "observe.metrics", "read.stops"
+SPANS, SPEECH = "observe.spans", "cli.print.speech"
 
 READERS: Mapping[str, Set[str]] = {
     "RunCreated": {LOG, DIALECT, TRAIL, PROGRESS},
     "RunForked": {STOPS, LOG, PAST, DIALECT},
-    "RunClaimed": {STOPS, LOG, PAST, METRICS},
+    "RunClaimed": {SPANS, STOPS, LOG, PAST, METRICS},
     "PipelineChanged": {PAST, TRAIL, LOCAL},
     "WorkdirChanged": {PAST, TRAIL, LOCAL},
     "StepStarted": {STOPS, LOG, PAST, DIALECT, STEP, RECEIPTS, DRAWN, PROGRESS, LOCAL, DIRECTORIES, LOGGED},
-    "AttemptFailed": {LOG, PAST, DIALECT, TRAIL, RECEIPTS, PROGRESS, DIRECTORIES, LOGGED, METRICS},
-    "AttemptInterrupted": {LOG, PAST, TRAIL, PROGRESS, LOGGED, METRICS},
+    "AttemptFailed": {
+        SPEECH,
+        SPANS,
+        LOG,
+        PAST,
+        DIALECT,
+        TRAIL,
+        RECEIPTS,
+        PROGRESS,
+        DIRECTORIES,
+        LOGGED,
+        METRICS,
+    },
+    "AttemptInterrupted": {SPEECH, SPANS, LOG, PAST, TRAIL, PROGRESS, LOGGED, METRICS},
     "StepFinished": {
+        SPANS,
         STOPS,
         LOG,
         PAST,
@@ -48,9 +62,9 @@ READERS: Mapping[str, Set[str]] = {
         DIRECTORIES,
         LOGGED,
     },
-    "CallStarted": {STEP, VERIFY, PROGRESS},
-    "CallFinished": {STOPS, LOG, STEP, VERIFY, PROGRESS, METRICS},
-    "CallLost": {LOG, STEP, VERIFY, METRICS},
+    "CallStarted": {SPEECH, SPANS, STEP, VERIFY, PROGRESS},
+    "CallFinished": {SPEECH, SPANS, STOPS, LOG, STEP, VERIFY, PROGRESS, METRICS},
+    "CallLost": {SPANS, LOG, STEP, VERIFY, METRICS},
     "AttemptHeld": {LOG, TRAIL, METRICS},
     "HoldsLifted": set(),
     "LimitWarned": {PROGRESS},
@@ -64,15 +78,15 @@ READERS: Mapping[str, Set[str]] = {
     "PauseRequested": set(),
     "CancelRequested": set(),
     "SteeringGiven": set(),
-    "RunWaiting": set(),
-    "RunQueued": {STOPS},
-    "RunPaused": {STOPS, LOG, PAST, DIALECT},
-    "RunInterrupted": {STOPS, LOG, PAST, DIALECT},
-    "RunFailed": {STOPS, LOG, PAST, DIALECT, LOCAL},
+    "RunWaiting": {SPANS},
+    "RunQueued": {SPANS, STOPS},
+    "RunPaused": {SPANS, STOPS, LOG, PAST, DIALECT},
+    "RunInterrupted": {SPANS, STOPS, LOG, PAST, DIALECT},
+    "RunFailed": {SPANS, STOPS, LOG, PAST, DIALECT, LOCAL},
     "RunResumed": {STOPS, LOG, PAST, DIALECT},
     "RunDismissed": set(),
-    "RunCompleted": {DIALECT, PROGRESS, LOCAL},
-    "RunCancelled": {STOPS, LOG, DIALECT, LOCAL},
+    "RunCompleted": {SPANS, DIALECT, PROGRESS, LOCAL},
+    "RunCancelled": {SPANS, STOPS, LOG, DIALECT, LOCAL},
 }
 """For each kind, the modules that tell of it; every other reader ignores it on purpose.
 
