@@ -130,10 +130,10 @@ async def foreground(
     directory = settings.app_directory or os.getcwd()
 
     def observe(run: Run, events: Sequence[Event]) -> None:
-        progress.observe(run, events)
         if kept is not None and any(isinstance(event, RunClaimed) for event in events):
             assert isinstance(app.store, str)
-            keep_app(run.id, app.store, kept, directory)
+            keep_app(run.id, app.store, kept, directory)  # before anything is said of the run
+        progress.observe(run, events)
         if courier is not None:
             courier.observe(run, events)
 
