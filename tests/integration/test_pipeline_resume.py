@@ -217,9 +217,14 @@ def is_finished(server: Serving, run: str) -> None:
     assert set(statuses(server).values()) == {"completed"}
 
 
+def is_said_by_summary(one: Any) -> bool:
+    return bool(one["type"] == "agent_stream" and one["agentName"] == "summary" and one["content"].strip())
+
+
 def tells_what_agents_say(page: Socket) -> None:
-    streamed = [one for one in page.told if one["type"] == "agent_stream" and one["agentName"] == "summary"]
-    assert "".join(one["content"] for one in streamed).strip()
+    # What is said and how the run stands are two feeds: either may be told first.
+    if not any(map(is_said_by_summary, page.told)):
+        page.until(is_said_by_summary)
     positions = [one["position"] for one in page.told if "position" in one]
     assert positions == sorted(set(positions)), "nothing is told twice, or out of order"
     spent = page.until_type("token_usage", agentName="summary")
