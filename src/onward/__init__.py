@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from onward.engine.stop import StopSwitch
     from onward.errors import FlowFailed, StepFailed
+    from onward.flows.agents import agent
     from onward.flows.branches import each, gather
     from onward.flows.define import flow, step
     from onward.flows.values import current, now, patch, uuid
@@ -52,6 +53,7 @@ _WHERE = {
     "StopSwitch": "onward.engine.stop",
     "Submission": "onward.app.queue",
     "ToolUse": "onward.agents.tools.port",
+    "agent": "onward.flows.agents",
     "ask": "onward.flows.waits",
     "current": "onward.flows.values",
     "each": "onward.flows.branches",
@@ -83,6 +85,7 @@ __all__ = [
     "StopSwitch",
     "Submission",
     "ToolUse",
+    "agent",
     "ask",
     "current",
     "each",

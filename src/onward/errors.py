@@ -24,6 +24,7 @@
     - ResultLost              the call: it was done, and what it returned cannot be stored
     - EffectFailed            the effect: it ran once, failed, and does not run again
     - CallFailed              the call: the service that it asked failed
+        - AgentFailed         the call: an agent in a flow has no result
     - CallTimedOut            the call: it took longer than its time limit
     - StepFailed              the flow: a step of it failed after all its tries
     - FlowFailed              the flow: its run stopped without a result
@@ -199,10 +200,12 @@ class InvalidScript(InvalidInput):
 class NoProvider(InvalidInput):
     """An agent step needs a model, and no provider of models is set up."""
 
-    def __init__(self, node_id: str) -> None:
+    def __init__(self, node_id: str, *, is_call: bool = False) -> None:
+        """`is_call`: it is the key of an agent in a flow."""
         self.node_id = node_id
+        what = f"{node_id!r} is an agent" if is_call else f"node {node_id!r} is an agent step"
         super().__init__(
-            f"node {node_id!r} is an agent step and no model provider is set up; set OPENAI_API_KEY, "
+            f"{what} and no model provider is set up; set OPENAI_API_KEY, "
             "ANTHROPIC_API_KEY or GEMINI_API_KEY, and name the model with ONWARD_MODEL. For a server of your "
             "own set OPENAI_BASE_URL; other providers are [providers.NAME] in onward.toml (docs/agents.md). "
             "`onward models` shows what is set up. Without a model: --simulate plays the agents, and --app "
@@ -370,6 +373,14 @@ class CallFailed(OnwardError):
 
     may_have_cost = False
     kind = ""
+
+
+class AgentFailed(CallFailed):
+    """An agent in a flow has no result. `keeps_answers`: they count when it is tried again."""
+
+    def __init__(self, why: str, *, keeps_answers: bool) -> None:
+        self.kind = "kept" if keeps_answers else ""
+        super().__init__(why)
 
 
 class ResultLost(OnwardError):
@@ -584,6 +595,7 @@ class SchemaInUse(StoreError):
 
 
 __all__ = [
+    "AgentFailed",
     "AmbiguousRun",
     "ArtifactNotFound",
     "CallFailed",

@@ -6,7 +6,7 @@ import inspect
 from typing import assert_type
 
 from examples.flow.site import Notes, Page, build, page, pay, picture, research
-from onward import Onward, each, flow, gather
+from onward import Onward, agent, each, flow, gather
 
 
 @flow
@@ -17,6 +17,10 @@ async def typed(topic: str) -> int:
     assert_type(await each(picture, notes.facts), list[str])
     assert_type(await pay(both[0].name.count("a")), str)
     assert_type(await build(topic), list[str])
+    assert_type(await agent("Write.", tools=[page, "read_file"]), str)
+    assert_type(await agent("Note it.", returns=Notes), Notes)
+    assert_type(await agent("Note them.", returns=list[Notes]), list[Notes])
+    assert_type(await gather(agent("a"), agent("b", returns=Page)), tuple[str, Page])
     return 1
 
 

@@ -216,7 +216,7 @@ class AppRegistrations:
         replace: bool,
         place: str,
     ) -> ToolT:
-        from onward.agents.tools.functions import IsolatedTool, function_tool
+        from onward.agents.tools.functions import IsolatedTool, function_tool, register_tool
 
         tool = function_tool(function, rules=rules, where=place, name=name)
         made: AgentTool = tool
@@ -228,6 +228,7 @@ class AppRegistrations:
                 "@app.tool(name='…'), or say replace=True."
             )
         self.tools[made.described.name] = made
+        register_tool(function, made)
         return function
 
     def add_flow(self, flow: Flow[Any, Any]) -> None:

@@ -31,7 +31,7 @@ from onward.engine.stop import StopSwitch
 from onward.handlers.calls import Recorder
 from onward.handlers.port import Handler, Postponed, StepContext, close_attempt
 from onward.handlers.user_functions import Functions
-from onward.machine.definition import Definition
+from onward.machine.definition import AGENT, Definition
 from onward.machine.plan.results import (
     ActionResult,
     AttemptCut,
@@ -407,6 +407,11 @@ class Attempt(msgspec.Struct, frozen=True, eq=False):
         executor = self.executor
         parts = CallParts(executor.parts, executor.appender, executor.hold, executor.loop)
         return CallRecorder(parts, self.started, functions, AttemptHold(parts.appender, self.started, self))
+
+    @property
+    def agent(self) -> Handler | None:
+        """What serves agent steps here; None if nothing does."""
+        return self.executor.parts.handlers.get(AGENT)
 
     def stops_at_call(self) -> str:
         """Why the attempt should stop before its next call; empty if it should not."""

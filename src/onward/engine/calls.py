@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from onward import errors
 from onward.clock import TookTooLong, within
+from onward.engine.agent_log import AgentPast
 from onward.engine.appender import Appender, EngineParts
 from onward.engine.call_log import CallMemory, OneTry, read_memory, value_of
 from onward.engine.claims import Hold
@@ -35,7 +36,15 @@ from onward.engine.flow_log import read_history
 from onward.engine.hold import AttemptHold, UnderWay
 from onward.engine.messages import MessageStream
 from onward.engine.persist import unbroken
-from onward.handlers.calls import Answered, CallOptions, PastCall, StepPast, StepQuestion
+from onward.handlers.calls import (
+    AgentCalls,
+    Answered,
+    CallOptions,
+    PastCall,
+    Recorder,
+    StepPast,
+    StepQuestion,
+)
 from onward.handlers.user_functions import Functions
 from onward.machine.decide.calls import (
     call_in_doubt,
@@ -104,6 +113,7 @@ class CallRecorder:
         self._holding, self._under_way = holding, UnderWay(started.step, holding)
         self._tries = CallTries(parts, started, functions, holding, self._under_way)
         self._memory: asyncio.Future[CallMemory] | None = None
+        self._agents: Mapping[str, AgentPast] = {}
 
     def key_of(self, call: str) -> str:
         """The idempotency key of a call."""
@@ -134,10 +144,18 @@ class CallRecorder:
     async def history(self) -> Sequence[PastCall]:
         """The calls that earlier attempts of a flow made, in the order in which they began."""
         engine, run = self._parts.engine, self._parts.appender.run
-        found, memory = await read_history(engine.journal, engine.blobs, run, self._started.step)
+        found = await read_history(engine.journal, engine.blobs, run, self._started.step)
         self._memory = asyncio.get_running_loop().create_future()
-        self._memory.set_result(memory)
-        return found
+        self._memory.set_result(found.memory)
+        self._agents = found.agents
+        return found.calls
+
+    def of_agent(self, calls: AgentCalls) -> Recorder:
+        """What records the calls of an agent in a flow, which are answered by their keys."""
+        from onward.engine.agent_calls import AgentRecorder  # here, as most steps have none
+
+        past = self._agents.get(calls.key) or AgentPast.empty(self._parts.engine.blobs)
+        return AgentRecorder(self, calls, past)
 
     async def stored(self, past: PastCall) -> Any:
         """What a call answered that the log has."""

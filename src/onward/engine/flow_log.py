@@ -7,8 +7,11 @@ are stored beside the log.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
+import msgspec
+
+from onward.engine.agent_log import AGAIN, AgentPast, agent_of
 from onward.engine.call_log import CallMemory, KeptContent
 from onward.engine.journal import Journal
 from onward.handlers.calls import PastCall
@@ -23,17 +26,27 @@ from onward.store.port.retention import Blobs
 
 _KINDS = frozenset(kind.__name__ for kind in (CallStarted, CallFinished, CallLost, GateOpened))
 _Calls = dict[str, PastCall]
+AGENT = CallKind.AGENT.value
 
 
-async def read_history(
-    journal: Journal, blobs: Blobs, run: Run, step: str
-) -> tuple[list[PastCall], CallMemory]:
-    """The calls of an open step in the order in which they began, and what later tries of them need."""
+class FlowHistory(msgspec.Struct, frozen=True):
+    """The calls of a flow in the order in which they began, and what later tries of them need.
+
+    `agents` are those that have not ended, by their keys.
+    """
+
+    calls: Sequence[PastCall]
+    memory: CallMemory
+    agents: Mapping[str, AgentPast]
+
+
+async def read_history(journal: Journal, blobs: Blobs, run: Run, step: str) -> FlowHistory:
+    """The calls of an open step."""
     memory, opened = CallMemory(KeptContent(blobs), keeps_answers=False), run.open_steps[step]
     found: _Calls = {}
-    calls = opened.calls
+    calls, agents = opened.calls, _Agents(blobs)
     if calls is None:
-        return [], memory
+        return FlowHistory([], memory, {})
     after = calls.since
     while after < run.head:
         page = await journal.read(run.id, after=after, limit=min(TAIL_MAX, run.head - after))
@@ -41,14 +54,57 @@ async def read_history(
             break
         for record in page:
             if record.kind in _KINDS:
-                _note(found, memory, calls, step, record)
+                _note(found, memory, calls, step, record, agents)
         after = page[-1].seq
-    return list(found.values()), memory
+    return FlowHistory(list(found.values()), memory, agents.past)
 
 
-def _note(found: _Calls, memory: CallMemory, calls: StepCalls, step: str, record: StoredEvent) -> None:
+class _Agents:
+    """The agents of a flow whose calls were read so far."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+        self.past: dict[str, AgentPast] = {}
+        self.known: set[str] = set()
+
+    def of(self, call: str) -> str:
+        """The key of the agent whose call this is; empty if it is none's."""
+        if "/" not in call:
+            return ""
+        agent = agent_of(call)
+        if agent:
+            self.known.add(agent)
+            return agent
+        if not self.known:
+            return ""
+        path = call.rpartition("/")[0]
+        agent = path.rpartition(AGAIN)[0] or path
+        return agent if agent in self.known else ""
+
+    def at(self, agent: str) -> AgentPast:
+        """What the log has of an agent."""
+        found = self.past.get(agent)
+        if found is None:
+            found = self.past[agent] = AgentPast.empty(self._blobs)
+        return found
+
+
+def _note(
+    found: _Calls,
+    memory: CallMemory,
+    calls: StepCalls,
+    step: str,
+    record: StoredEvent,
+    agents: _Agents,
+) -> None:
     event = unseal(record)
     match event:
+        case CallFinished(call=call) | CallStarted(call=call) | CallLost(call=call) if agent := agents.of(
+            call
+        ):
+            if event.step == step:
+                _note_agents(_past(found, agent, record), agents.at(agent), event, record, calls)
+            return
         case CallFinished():  # nearly always
             if event.step != step:
                 return
@@ -59,11 +115,15 @@ def _note(found: _Calls, memory: CallMemory, calls: StepCalls, step: str, record
                 past.is_answered, past.by, past.error = True, event.by, ""
                 past.value, past.value_blob, past.is_bytes = event.value, event.value_blob, event.is_bytes
                 memory.tries.pop(event.call, None)
+                if event.type == AGENT:
+                    agents.past.pop(event.call, None)
                 if record.refs:
                     memory.content.note(name.lstrip(KEPT_APART) for name in record.refs)
                 return
             past.is_answered, past.error = False, event.error
             memory.tries[event.call] = event.number
+            if event.type == AGENT:
+                agents.at(event.call).failed(event)
         case CallStarted():
             if event.step != step:
                 return
@@ -77,9 +137,26 @@ def _note(found: _Calls, memory: CallMemory, calls: StepCalls, step: str, record
                 _past(found, event.call, record)
         case GateOpened():
             asking, _, call = event.gate.partition(":")
-            if call and asking == step:
+            if call and asking == step and (agent := agents.of(call)):
+                _past(found, agent, record)
+            elif call and asking == step:
                 past = _past(found, call, record)
                 past.type, past.inputs, past.patches = CallKind.GATE.value, event.question, event.patches
+
+
+def _note_agents(
+    past: PastCall,
+    agent: AgentPast,
+    event: CallStarted | CallFinished | CallLost,
+    record: StoredEvent,
+    calls: StepCalls,
+) -> None:
+    """A call of an agent: so the agent has begun, and has no answer."""
+    past.type, past.is_answered, past.error = AGENT, False, ""
+    is_gate = not isinstance(event, CallLost) and event.type == CallKind.GATE.value
+    if not isinstance(event, CallLost) and event.inputs and not is_gate:  # a question has inputs of its own
+        past.inputs, past.patches = event.inputs, event.patches
+    agent.note(event, record, calls)
 
 
 def _past(found: _Calls, call: str, record: StoredEvent) -> PastCall:
@@ -120,9 +197,14 @@ _PLACES = frozenset((CallFinished.__name__, StepFinished.__name__))
 def _is_of(event: Event, nodes: Collection[str], key: str) -> bool:
     match event:
         case CallStarted(step=step, call=call) | CallFinished(step=step, call=call):
-            return call == key and node_of(place_of(step)) in nodes
+            return _is_at(call, key) and node_of(place_of(step)) in nodes
         case GateOpened(gate=gate):
             step, _, call = gate.partition(":")
-            return call == key and node_of(place_of(step)) in nodes
+            return _is_at(call, key) and node_of(place_of(step)) in nodes
         case _:
             return False
+
+
+def _is_at(call: str, key: str) -> bool:
+    """Whether it is this call, or one of the agent or of the flow inside the flow that has this key."""
+    return call == key or call.startswith((f"{key}/", f"{key}{AGAIN}"))

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -108,7 +108,8 @@ class FlowRun:
         self.calls = self._under_way = 0
         self.working = 1
         """How many branches do not wait for something outside."""
-        self._parked: dict[str, Parked] = {}
+        self.waits: dict[str, Parked] = {}
+        """What branches wait for, by the keys of their calls."""
         self._outer: asyncio.Task[Any] | None = None
         self._task: asyncio.Task[object] | None = None
         self._cancels = 0
@@ -199,6 +200,11 @@ class FlowRun:
     def played(self, step: Step[..., Any]) -> Callable[..., Any]:
         """The function of a step; a test may have one in its place."""
         return self.stands_in.get(step.name, step.function) if self.stands_in else step.function
+
+    def plays(self, *names: str) -> Callable[..., Any] | None:
+        """What a test has in place of something with one of these names."""
+        stands_in = self.stands_in or {}
+        return next((stands_in[name] for name in names if name in stands_in), None)
 
     # -- calls ---------------------------------------------------------------------------------------
 
@@ -294,25 +300,35 @@ class FlowRun:
         patches = self.riding(scope, past)
         if patches:
             options = msgspec.structs.replace(options, patches=patches)
-        self._under_way += 1
         try:
-            answered = await self.recorder.answer(key, function, (), options)
+            with self.under_way():
+                answered = await self.recorder.answer(key, function, (), options)
         except asyncio.CancelledError:
-            if self.ended is None and not self.is_cancelled:
-                raise self.stop(
-                    InvalidInput(
-                        f"step {key!r} was cancelled by the flow itself (asyncio.timeout?); "
-                        "write @step(timeout=…)."
-                    )
-                ) from None
-            raise
+            raise self.cancelled(key) from None
         except Exception as error:  # it was not begun, could not be recorded, or is in doubt
             raise self.stop(error) from None
+        scope.last_us = answered.at_us
+        return answered
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """A call is made inside: the attempt does not end before it has."""
+        self._under_way += 1
+        try:
+            yield
         finally:
             self._under_way -= 1
             self._stop_if_idle()
-        scope.last_us = answered.at_us
-        return answered
+
+    def cancelled(self, key: str) -> asyncio.CancelledError:
+        """What to raise of a call that was cancelled: not by the engine, so by the flow's own code."""
+        if self.ended is not None or self.is_cancelled:
+            return asyncio.CancelledError()
+        return self.stop(
+            InvalidInput(
+                f"step {key!r} was cancelled by the flow itself (asyncio.timeout?); write @step(timeout=…)."
+            )
+        )
 
     def riding(self, scope: Scope, past: PastCall | None) -> tuple[str, ...]:
         """The patches that ride on a call."""
@@ -346,23 +362,23 @@ class FlowRun:
     @asynccontextmanager
     async def parked(self, key: str, parked: Parked) -> AsyncIterator[None]:
         """A branch waits inside. When every branch does, the attempt ends, and no process is held."""
-        self._parked[key] = parked
+        self.waits[key] = parked
         self.working -= 1
         try:
             self.park_if_all_wait()
             yield
         finally:
             self.working += 1
-            del self._parked[key]
+            del self.waits[key]
 
     def park_if_all_wait(self) -> None:
         """End the attempt if no branch works any more and some wait."""
-        if self.working or not self._parked or self.ended is not None:
+        if self.working or not self.waits or self.ended is not None:
             return
-        times = [one.until_us for one in self._parked.values() if one.until_us is not None]
-        asked = [key for key, one in self._parked.items() if one.is_asked]
+        times = [one.until_us for one in self.waits.values() if one.until_us is not None]
+        asked = [key for key, one in self.waits.items() if one.is_asked]
         self.recorder.park(
-            "; ".join(one.says for one in self._parked.values())[:500], min(times, default=None), asked
+            "; ".join(one.says for one in self.waits.values())[:500], min(times, default=None), asked
         )
 
     # -- branches ------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from blake3 import blake3
@@ -39,6 +40,9 @@ from onward.pipeline.gate import (
     meant,
 )
 from onward.redact.redactor import Redactor
+
+if TYPE_CHECKING:
+    from onward.handlers.port import Handler
 
 TEXT_CHARACTERS_MAX = 10_000
 CHOICES_MAX = 50
@@ -330,8 +334,28 @@ class Answered(msgspec.Struct, frozen=True):
     cause: Exception | None = None
 
 
+class AgentCalls(msgspec.Struct, frozen=True):
+    """The calls of an agent in a flow. Their keys are below that of the agent, `key`: `agent#2/m3.t1`.
+
+    `under_way` is entered by each while it is made, and refuses one that the flow makes no more; `asking` by
+    each that asks a person, and `parked` inside it while that has not answered. `inputs` and `patches` are
+    those of the agent.
+    """
+
+    key: str
+    inputs: str
+    patches: tuple[str, ...]
+    under_way: Callable[[], AbstractContextManager[None]]
+    asking: Callable[[], AbstractContextManager[None]]
+    parked: Callable[[str], AbstractContextManager[None]]
+
+
 class Recorder(Protocol):
     """Makes the calls of one attempt and records their answers."""
+
+    def of_agent(self, calls: AgentCalls) -> Recorder:
+        """What records the calls of an agent in a flow, which are answered by their keys."""
+        ...
 
     async def history(self) -> Sequence[PastCall]:
         """The calls that earlier attempts of a flow made, in the order in which they began."""
@@ -455,6 +479,11 @@ class AttemptLog(Protocol):
         """What records the calls of the attempt, in which these functions run."""
         ...
 
+    @property
+    def agent(self) -> Handler | None:
+        """What serves agent steps here; None if nothing does."""
+        ...
+
 
 class _NoLog:
     """The log of a step that was created by hand: it has no history, and records nothing."""
@@ -467,6 +496,10 @@ class _NoLog:
 
     def open_recorder(self, functions: Functions) -> Recorder:
         raise InvalidInput("this step was created by hand, so it has no log to record calls in.")
+
+    @property
+    def agent(self) -> None:
+        return None
 
 
 NO_LOG = _NoLog()

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from onward.clock import NO_DEADLINE, Clock, Deadline, SystemClock
 from onward.errors import InvalidInput
+from onward.handlers.asked import AgentAsked
 from onward.handlers.calls import NO_LOG, AttemptLog, RecordedCalls, Recorder
 from onward.handlers.room import Artifacts, AttemptOutput, PreviousAttempt, Room, ShowLine
 from onward.handlers.user_functions import Functions
@@ -44,6 +45,7 @@ class StepContext(RecordedCalls):
         "_prompt",
         "_run",
         "_show",
+        "asked",
         "deadline",
         "graph",
         "lines",
@@ -86,6 +88,8 @@ class StepContext(RecordedCalls):
         self.lines: list[str] = []
         self._prompt: str | None = None
         self._log = log
+        self.asked: AgentAsked | None = None
+        """What an agent in a flow is asked; None for the steps of nodes."""
         self.recorded: Recorder | None = None
         """Records the calls of the attempt, once it has made one."""
 
@@ -174,6 +178,8 @@ class StepContext(RecordedCalls):
     @property
     def steering(self) -> tuple[str, ...]:
         """Instructions given while the run was running, for an agent to follow."""
+        if self.asked is not None:  # what agents of the flow were told is in their conversations
+            return ()
         return self._run.open_steps[self.step].steering
 
     @property
@@ -222,6 +228,30 @@ class StepContext(RecordedCalls):
             redactor=self.redactor,
         )
 
+    def for_agent(self, node: Node, asked: AgentAsked, recorder: Recorder) -> StepContext:
+        """The same attempt for an agent of a flow, with a node and calls of its own."""
+        context = StepContext(
+            self._run,
+            self._started,
+            self.graph,
+            room=self.room,
+            stopping=self.stopping,
+            workspace=self.workspace,
+            deadline=self.deadline,
+            functions=self.functions,
+            output=self.output,
+            log=_LogOf(self),
+            redactor=self.redactor,
+        )
+        context.node, context.asked, context.recorded = node, asked, recorder
+        context._prompt, context.lines = asked.prompt, self.lines
+        return context
+
+    @property
+    def agent(self) -> Handler | None:
+        """What serves agent steps here; None if nothing does."""
+        return self._log.agent
+
     @property
     def directory(self) -> str | None:
         """The attempt's own directory, created at the first use; None if files are off.
@@ -259,6 +289,8 @@ class StepContext(RecordedCalls):
         Reads the end of the log when it is called. Empty under `full`, where the session itself remembers.
         For a continued step it ends with what the previous attempt left, under every fidelity.
         """
+        if self.asked is not None:  # a flow tells its agents what they need
+            return ""
         text, left = await self._log.recall(mode), self.left
         return text if left is None else "\n\n".join(filter(None, (text, left.summary())))
 
@@ -310,6 +342,10 @@ class _LogOf:
 
     def open_recorder(self, functions: Functions) -> Recorder:
         return self._step.recorder
+
+    @property
+    def agent(self) -> Handler | None:
+        return self._step.agent
 
 
 def close_attempt(step: StepContext) -> None:

@@ -22,8 +22,8 @@ CALL_KEY_CHARACTERS_MAX = 200
 POSITIONAL = re.compile(r"m[0-9]+(\.t[0-9]+)*(\.ask)?")
 """The calls of an agent, named by their place in its conversation; `.ask` asks whether one may be made."""
 
-TOOL_USE = re.compile(r"m[0-9]+(\.t[0-9]+)+")
-"""Those of them that are uses of tools."""
+TOOL_USE = re.compile(r"(.*/)?m[0-9]+(\.t[0-9]+)+")
+"""Those of them that are uses of tools; an agent in a flow has its own key before them: `agent#2/m3.t1`."""
 
 
 class CallKind(StrEnum):
@@ -32,6 +32,8 @@ class CallKind(StrEnum):
     FUNCTION = "function"
     STEP = "step"
     """A step of a flow."""
+    AGENT = "agent"
+    """An agent of a flow, whose own calls have keys below that of this one."""
     MODEL = "model"
     PROGRAM = "program"
     """One turn of a program that works as an agent."""
@@ -135,8 +137,8 @@ class CallFinished(Event, frozen=True, kw_only=True):
     `is_cost_unknown`: the provider may charge for it and did not say what, so it is charged what it had
     reserved. Without this, an error without `usage` costs nothing. `about` is what it was called with,
     shortened. `failure` is how the service failed that was asked, in a word: the tries of a call are counted
-    by it. `note` is what is odd about an answer that counts, such as a usage that cannot be read. `inputs`
-    and `patches` are those of its start.
+    by it; of an agent of a flow it says whether its answers still count. `note` is what is odd about an
+    answer that counts, such as a usage that cannot be read. `inputs` and `patches` are those of its start.
     """
 
     VERSION: ClassVar[int] = 2

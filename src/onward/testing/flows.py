@@ -10,19 +10,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+import msgspec
+
+from onward.agents.prices import read_prices
+from onward.agents.step.handler import AgentHandler
 from onward.engine.control.requests import ForkRequest, Resume, StartRequest
 from onward.engine.engine import Engine
-from onward.errors import FlowFailed
+from onward.errors import FlowFailed, InvalidInput
 from onward.flows.define import Bound, Step
 from onward.flows.handler import FlowHandler
+from onward.handlers.port import Handler, StepContext
+from onward.machine.definition import AGENT
 from onward.model.call import CallFinished
 from onward.model.gate import Answer
+from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.pipeline.build import build
 from onward.pipeline.flow_source import NODE
 from onward.store.codec import unseal
 from onward.store.memory.adapter import MemoryDatabase
 from onward.testing.clock import ManualClock, SeededDice, SeededIds
+from onward.testing.script import ModelScript
+from onward.testing.scripted_model import ScriptedModel
 
 R = TypeVar("R")
 Said = Answer | str | bool
@@ -32,7 +41,9 @@ class FlowTest:
     """Runs flows in memory.
 
     `steps` says what steps do here, by the step or its name: return a value, raise an exception, or what a
-    function says; the others run as they are. `answers` are those of people, by the question or its key.
+    function says; the others run as they are. Agents are played by their names or keys, by a function that
+    gets the prompt; or `model` is what a scripted model says to all of them, and their tools are used.
+    `answers` are those of people, by the question or its key.
     """
 
     def __init__(
@@ -40,7 +51,9 @@ class FlowTest:
         *,
         answers: Mapping[str, Said] | None = None,
         steps: Mapping[Step[..., Any] | str, Any] | None = None,
+        model: ModelScript | None = None,
     ) -> None:
+        self._model = model
         self._answers = dict(answers or {})
         self._stands_in = {
             one if isinstance(one, str) else one.name: _function(played)
@@ -51,7 +64,7 @@ class FlowTest:
 
     async def run(self, bound: Bound[R]) -> R:
         """What the flow returns; FlowFailed if it fails."""
-        world = _World(self._stands_in, self._answers, bound)
+        world = _World(self._stands_in, self._answers, bound, self._model)
         run = await world.finished(await world.begin("run"))
         self.calls = [event.call for _, event in await world.calls("run")]
         return bound.flow.returned(_result(run))
@@ -62,7 +75,7 @@ class FlowTest:
         AssertionError names the place at which the flow calls something else than its history has. Returns
         how many places were tried.
         """
-        world = _World(self._stands_in, self._answers, bound)
+        world = _World(self._stands_in, self._answers, bound, self._model)
         _result(await world.finished(await world.begin("run")))
         calls = await world.calls("run")
         for number, (seq, event) in enumerate(calls):
@@ -99,11 +112,36 @@ def _result(run: Run) -> Any:
     return run.context[f"{NODE}.result"]
 
 
+def _agents(script: ModelScript | None, clock: ManualClock) -> Handler:
+    """What serves agents: a scripted model, or a word about what the test must say."""
+    if script is None:
+        return _NoAgents()
+    model = ScriptedModel(script, clock=clock)
+    return AgentHandler(model, read_prices({}), clock, SeededDice(1))
+
+
+class _NoAgents(msgspec.Struct, frozen=True):
+    """Says what a test must say in which a flow asks an agent."""
+
+    keeps_time: bool = False
+
+    async def run(self, step: StepContext) -> Result:
+        name = step.node.id
+        raise InvalidInput(
+            f"the flow asks the agent {name!r}, and the test does not say what it answers: "
+            f"FlowTest(steps={{{name!r}: …}}), or model=ModelScript(…)."
+        )
+
+
 class _World:
     """One flow in a database of its own, in memory."""
 
     def __init__(
-        self, stands_in: Mapping[str, Callable[..., Any]], answers: Mapping[str, Said], bound: Bound[Any]
+        self,
+        stands_in: Mapping[str, Callable[..., Any]],
+        answers: Mapping[str, Said],
+        bound: Bound[Any],
+        model: ModelScript | None,
     ) -> None:
         self._answers, self._bound = answers, bound
         self._clock = ManualClock()
@@ -114,7 +152,7 @@ class _World:
             clock=self._clock,
             ids=SeededIds(1),
             dice=SeededDice(1),
-            handlers={bound.flow.kind: handler},
+            handlers={bound.flow.kind: handler, AGENT: _agents(model, self._clock)},
         )
 
     async def begin(self, run_id: str) -> Run:

@@ -115,8 +115,8 @@ def setup_of(
     edges = step.graph.outgoing(node.id)
     has_later = any(edge.target != step.graph.exit_id for edge in edges)
     told = instructions(edges, has_later=has_later) if schema is None else schema_instruction(schema)
-    effort = _effort(node)
-    max_tokens, temperature = node.count("max_tokens"), _temperature(node)
+    effort = effort_of(node)
+    max_tokens, temperature = node.count("max_tokens"), temperature_of(node)
     known_as = first_words(edges) if schema is None else told
     identity = f"{node.instruction}\0{FIRST_SYSTEM}\n\n{known_as}\0{effort}\0{max_tokens}\0{temperature}"
     if tools:  # how a tool is described may be improved; what it takes may not change on the way
@@ -176,11 +176,12 @@ def check_setup(node: Node) -> None:
         raise InvalidInput(f"max_rounds of node {node.id!r} is {node.rounds_max}; use at most {ROUNDS_MAX}.")
     for name in ("max_tokens", "max_output_tokens"):
         node.count(name)
-    _effort(node)
-    _temperature(node)
+    effort_of(node)
+    temperature_of(node)
 
 
-def _effort(node: Node) -> Effort | None:
+def effort_of(node: Node) -> Effort | None:
+    """How hard the model is to think; None if the node does not say."""
     written = node.reasoning_effort
     if "reasoning_effort" not in node.attrs:
         return None
@@ -190,7 +191,8 @@ def _effort(node: Node) -> Effort | None:
     return Effort(written)
 
 
-def _temperature(node: Node) -> float | None:
+def temperature_of(node: Node) -> float | None:
+    """The temperature of its requests; None if the node does not say."""
     written = node.text("temperature")
     if not written:
         return None
@@ -404,7 +406,7 @@ def read_structured(text: str, node_id: str, schema: dict[str, Any]) -> Result:
     Later steps find every field of the object under `NODE.field`, and all of it as JSON under `NODE.answer`.
     Fields that decide about the step (`outcome`, `preferred_label`, `context_updates`, …) do so.
     """
-    value = _parsed(text)
+    value = parsed(text)
     if wrong := problems(schema, value):
         raise UnreadableAnswer("; ".join(wrong))
     fields = value if isinstance(value, dict) else {}
@@ -429,7 +431,8 @@ def read_structured(text: str, node_id: str, schema: dict[str, Any]) -> Result:
     )
 
 
-def _parsed(text: str) -> Any:
+def parsed(text: str) -> Any:
+    """The JSON that an answer is, alone or in a fence; Unreadable if it is none."""
     fenced = _FENCED.fullmatch(text)
     try:
         value = json.loads(fenced.group(1) if fenced else text)

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from onward.agents import model as llm
 from onward.agents.prices import Prices
+from onward.agents.step.asked import REPAIRS_MAX, read_asked, setup_asked, with_functions
 from onward.agents.step.contract import (
     AllModels,
     StepSetup,
@@ -90,25 +92,33 @@ class AgentHandler:
     async def run(self, step: StepContext) -> Result:
         """Ask, and read the result from the answer; what was answered before is not asked again."""
         known = await step.recorder.past()
-        offered = await self._toolbox.of(step)
+        offered = with_functions(await self._toolbox.of(step), step, self._toolbox)
         tools = tuple(one.tool.described for one in offered.values())
-        setting = setup_of(self._models, step, known.model, tools)
+        if step.asked is None:
+            setting = setup_of(self._models, step, known.model, tools)
+            rounds = Rounds(setting, step.node.id)
+        else:  # in a flow; nobody has checked what it asks
+            self.check_node(step.node)
+            setting = setup_asked(self._models, step, step.asked, known.model, tools)
+            read = partial(read_asked, asked=step.asked)
+            rounds = Rounds(setting, step.node.id, read=read, repairs_max=REPAIRS_MAX)
         if known.definition and known.definition != setting.definition:
             return _changed(step)
         try:
-            return await self._converse(step, setting, known, offered)
+            return await self._converse(step, rounds, setting, known, offered)
         except llm.ModelFailed as failed:
             return _given_up(failed)
 
     async def _converse(
-        self, step: StepContext, setting: StepSetup, known: StepPast, offered: Mapping[str, OfferedTool]
+        self,
+        step: StepContext,
+        rounds: Rounds,
+        setting: StepSetup,
+        known: StepPast,
+        offered: Mapping[str, OfferedTool],
     ) -> Result:
         """Go through the rounds; those that were answered before are read from the log."""
-        rounds, talk, tools = (
-            Rounds(setting, step.node.id),
-            Talk(step, known, self._summary),
-            ToolUses(step, offered),
-        )
+        talk, tools = Talk(step, known, self._summary), ToolUses(step, offered)
         while True:
             number = rounds.number + 1
             asked = setting.owing() if rounds.owes else setting

@@ -12,7 +12,7 @@ answer ──► tool calls?  ──► use them, show the results, ask again
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -54,13 +54,19 @@ class UseTools(msgspec.Struct, frozen=True):
 
 
 Move = Ask | UseTools | Result
+Read = Callable[[str], Result]
+"""Reads the text of an answer; UnreadableAnswer says what is wrong with it."""
 
 
 class Rounds:
     """How far the conversation of one attempt has come; `number` counts the answers."""
 
-    def __init__(self, setting: StepSetup, node: str) -> None:
+    def __init__(
+        self, setting: StepSetup, node: str, *, read: Read | None = None, repairs_max: int = REPAIRS_MAX
+    ) -> None:
+        """`read` makes the result of the text of an answer, in place of the contract of nodes."""
         self._setting, self._node = setting, node
+        self._own_read, self._repairs_max = read, repairs_max
         self._texts: list[str] = []
         self._past: list[tuple[str, str]] = []
         self._warned: set[str] = set()
@@ -150,12 +156,14 @@ class Rounds:
     def _read(self, *, is_cut: bool) -> Move:
         text, schema = "".join(self._texts), self._setting.schema
         try:
+            if self._own_read is not None:
+                return self._own_read(text)
             if schema is not None:
                 return read_structured(text, self._node, schema)
             return read_answer(text, self._node)
         except UnreadableAnswer as unreadable:
             why = CUT_OFF if is_cut and schema is not None else str(unreadable)
-            if self._repairs >= REPAIRS_MAX or self._is_last:
+            if self._repairs >= self._repairs_max or self._is_last:
                 return Result.fail(f"the answer cannot be used: {why}")
             self._repairs, self._texts = self._repairs + 1, []
             what = "The end of your answer" if schema is None else "Your answer"

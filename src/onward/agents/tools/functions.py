@@ -14,8 +14,10 @@ import re
 import threading
 import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -25,6 +27,7 @@ from onward.agents.tools.toolbox import is_allowed
 from onward.clock import Clock, SystemClock, TookTooLong, within
 from onward.errors import CallTimedOut, InvalidInput, OnwardError, UnstorableValue
 from onward.errors import told as error_told
+from onward.handlers.asked import AskedTool
 from onward.handlers.calls import TIME_LIMIT
 from onward.handlers.function import (
     ANSWER_BYTES_MAX,
@@ -144,6 +147,27 @@ def function_tool(
     signature = read_signature(function, where)
     described = Tool(named, text.strip(), signature.schema)
     return FunctionTool(function, described, signature, rules, clock or SystemClock())
+
+
+_registered: WeakKeyDictionary[Callable[..., Any], port.AgentTool] = WeakKeyDictionary()
+
+
+def register_tool(function: Callable[..., Any], tool: port.AgentTool) -> None:
+    """Remember as which tool a program registered a function: an agent that gets the function gets that."""
+    with suppress(TypeError):  # what cannot be remembered is a tool by its name only
+        _registered[function] = tool
+
+
+def asked_tool(asked: AskedTool, where: str) -> port.AgentTool:
+    """The function that an agent in a flow was given, as it was registered, or else as a tool of its own."""
+    with suppress(TypeError):
+        found = _registered.get(asked.function)
+        if found is not None:
+            return found
+    rules = port.ToolRules(repeatable=asked.repeatable)
+    if asked.time_limit_s is not None:
+        rules = msgspec.structs.replace(rules, time_limit_s=asked.time_limit_s)
+    return function_tool(asked.function, rules=rules, where=where, name=asked.name)
 
 
 def _check_rules(rules: port.ToolRules, where: str) -> None:
@@ -316,11 +340,16 @@ def _schema(arguments: type[msgspec.Struct], defaults: Mapping[str, Any]) -> dic
 _AT = "#/$defs/"
 
 
-def inlined(kind: Any) -> dict[str, Any]:
+def inlined(kind: Any, *, hook: Callable[[type], dict[str, Any]] | None = None) -> dict[str, Any]:
+    """The schema of a type. `hook` gives those of types that msgspec does not know."""
+    (root,), parts = msgspec.json.schema_components([kind], schema_hook=hook, ref_template=_AT + "{name}")
+    return inlined_of(root, parts)
+
+
+def inlined_of(root: Mapping[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
     """The schema with every part where it is used; only a part that holds itself stays under `$defs`."""
-    (root,), parts = msgspec.json.schema_components([kind], ref_template=_AT + "{name}")
     kept: dict[str, Any] = {}
-    schema: dict[str, Any] = _with_parts(root, parts, (), kept)
+    schema: dict[str, Any] = _with_parts(dict(root), parts, (), kept)
     schema.pop("title", None)
     return {**schema, "$defs": kept} if kept else schema
 
