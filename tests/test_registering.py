@@ -101,8 +101,8 @@ def test_a_second_handler_of_one_name_names_the_place_of_the_first(app: Onward) 
         app.handler("greet")(greet)
     second = here()
     assert str(refused.value) == (
-        f"{second}: there is a handler 'greet' already, registered at {first}; "
-        "choose another name, or say replace=True."
+        f"{second}: there is a handler 'greet' already, registered at {first}; choose another name, or pass "
+        "replace=True."
     )
     assert app.handlers["greet"] is handler
     app.handler("greet", replace=True)(greet)

@@ -412,7 +412,9 @@ def read_toml(path: str) -> Mapping[str, object]:
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}.") from None
     if len(content) > FILE_BYTES_MAX:
-        raise InvalidInput(f"{path} is larger than {FILE_BYTES_MAX:,} bytes; it holds only settings.")
+        raise InvalidInput(
+            f"{path} is larger than {FILE_BYTES_MAX:,} bytes, and should contain only settings."
+        )
     import tomllib  # here, because every command reads settings and most directories have no such file
 
     try:

@@ -338,7 +338,7 @@ class ChatNotFound(OnwardError):
         self.wanted, self.near = wanted, near
         meant = f"; did you mean {near!r}? `onward status`" if near else "; `onward status`"
         super().__init__(
-            f"there is no run {wanted!r}, and nothing was said in a chat of this name{meant} lists runs."
+            f"there is no run {wanted!r}, and no message in a chat of this name{meant} lists runs."
         )
 
 
@@ -388,7 +388,7 @@ class ResultLost(OnwardError):
 
     def __init__(self, what: str, why: str, how: str) -> None:
         self.why = why
-        super().__init__(f"{what} was done, and is not done again, but {why} A person must say {how}.")
+        super().__init__(f"{what} was done and will not be repeated, but {why} A person must decide: {how}.")
 
 
 class StepFailed(OnwardError):
@@ -456,8 +456,8 @@ class WorkdirGone(OnwardError):
     def __init__(self, run_id: str, workdir: str) -> None:
         self.run_id, self.workdir = run_id, workdir
         super().__init__(
-            f"run {run_id} works in {workdir}, which is not there; create it, or name another with "
-            f"`onward resume {run_id} --cwd DIR`."
+            f"run {run_id} works in {workdir}, which does not exist; create it, or name another with `onward "
+            f"resume {run_id} --cwd DIR`."
         )
 
     @property

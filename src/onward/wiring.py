@@ -499,7 +499,7 @@ def _sender(notify: NotifySettings, settings: Settings, redactor: Redactor, db: 
             secret = key_of(read_secret(notify.secret, settings.project, redactor))
         except ValueError:
             raise InvalidInput(
-                f"the secret of [notify], {notify.secret}, is empty or not base64 behind whsec_."
+                f"the secret of [notify], {notify.secret}, is empty or not base64 after whsec_."
             ) from None
     assert notify.url is not None  # one of the two is there
     return UrlSender(notify.url, secret=secret, timeout_s=notify.timeout_s, clock=SystemClock())

@@ -172,7 +172,7 @@ class Worker:
         try:
             await self._chats.tell_stop(run)
         except OnwardError as error:
-            self._warn(f"run {called(run.id)}: its chat could not be told that it stopped: {error}")
+            self._warn(f"run {called(run.id)}: its chat could not be notified that it stopped: {error}")
 
     async def _register(self) -> None:
         """Be known to others as a worker, with what it serves. One that is not known works all the same."""
@@ -188,7 +188,7 @@ class Worker:
         try:
             await self._registration.leave()
         except OnwardError as error:
-            log.info("this worker could not sign off: %s", error)
+            log.info("this worker could not unregister: %s", error)
 
     def _check_store(self) -> None:
         """Raise that the database is gone, or newer than this process: the worker ends."""

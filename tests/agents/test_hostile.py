@@ -105,7 +105,7 @@ async def test_a_compressed_body_is_not_unpacked() -> None:
 
 async def test_a_deeply_nested_event_is_no_answer() -> None:
     nested = response(b'data: {"choices":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n\n")
-    assert "no answer" in await _message_of(models_at, nested)
+    assert "sent an invalid answer" in await _message_of(models_at, nested)
 
 
 async def test_an_error_of_any_size_is_one_short_sentence() -> None:

@@ -61,7 +61,7 @@ async def test_another_process_with_another_schema_asks_nobody_and_uses_nothing(
     second = await working(world, scripted, changed)
     run = (await second.engine.answer("run", "yes", by="ann", gate=gate.gate)).run
     assert run.status is RunStatus.FAILED
-    assert "has changed since it was asked first" in run.open_steps["work#1"].reason
+    assert "has changed since it was first sent" in run.open_steps["work#1"].reason
     assert not tool.begun
     assert not changed.begun
 

@@ -29,8 +29,8 @@ from tests.world import World, line
             "reasoning_effort of node 'work' is 'evil'; use one of low, medium, high",
         ),
         ('must_use_tools="maybe"', "must_use_tools of node 'work' is 'maybe'"),
-        ('allowed_tools="l[o]ok"', "allows the tool 'l.o.ok', which is no name"),
-        ('allowed_tools="[!x]*"', "which is no name"),
+        ('allowed_tools="l[o]ok"', "allows the tool 'l.o.ok', which is not a valid name"),
+        ('allowed_tools="[!x]*"', "which is not a valid name"),
     ],
 )
 async def test_a_file_with_what_no_request_can_have_is_refused_before_the_run(

@@ -137,7 +137,7 @@ async def test_thousands_of_calls_in_one_answer_are_refused_together(world: Worl
     process = await working(world, scripted, tool := Counting())
     run = await process.start(line("work", work="max_retries=0"))
     assert run.status is RunStatus.FAILED
-    assert run.open_steps["work#1"].reason == "the agent makes the same calls again and again (look)"
+    assert run.open_steps["work#1"].reason == "the agent repeats the same calls (look)"
     assert tool.begun.total() == CALLS_MAX
     told = {one.text for one in shown(scripted, 1)}
     assert told == {

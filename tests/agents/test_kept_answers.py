@@ -84,7 +84,7 @@ async def test_an_agent_whose_question_has_changed_is_not_continued(world: World
     second = await at(world, scripted)
     run = await second.resume(accept_changes=True)
     assert (run.status, run.reason) == (RunStatus.FAILED, "pipeline_error")
-    assert "has changed since it was asked first" in run.detail
+    assert "has changed since it was first sent" in run.detail
     assert len(scripted.received) == 1
 
 

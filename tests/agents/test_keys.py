@@ -55,9 +55,9 @@ async def test_a_key_is_read_anew_for_every_request() -> None:
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
-        ("env:NOBODY", "NOBODY, which should hold its key, is not set"),
+        ("env:NOBODY", "NOBODY, which should contain its key, is not set"),
         ("env:EMPTY", "is empty"),
-        ("env:ODD", "characters that no key has"),
+        ("env:ODD", "characters that a key cannot have"),
         ("file:none", "cannot be read"),
         ("file:.", "cannot be read"),
         ("file:binary", "is not text"),

@@ -1,4 +1,4 @@
-"""Answers that broke off: asked for anew, or continued where the model takes their beginning."""
+"""Answers that broke off: requested again, or continued where the model takes their beginning."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_a_provider_that_does_not_continue_it_is_asked_anew(
     assert (await process.start(CONTINUED)).status is RunStatus.COMPLETED
     assert prefixes(model) == ["", "One two", ""]
     assert (await said(process))[-1] == ("m1", 3, "complete", "All of it.")
-    assert any("asked for anew" in record.body for record in await process.log())
+    assert any("requested again" in record.body for record in await process.log())
 
 
 async def test_a_retry_begins_from_nothing(world: World) -> None:

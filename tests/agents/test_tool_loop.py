@@ -70,7 +70,7 @@ async def test_an_agent_has_only_the_tools_that_its_node_allows(world: World) ->
     assert [one.name for one in scripted.received[0].request.tools] == ["look"]
     assert shown(scripted) == [ToolResult("c1", "There is no tool 'secret'. Tools: look.", is_error=True)]
     assert not tools[1].begun
-    with pytest.raises(InvalidInput, match="node 'work' allows the tool 'loook', which nobody offers"):
+    with pytest.raises(InvalidInput, match="node 'work' allows the tool 'loook', which does not exist"):
         await process.start(line("work", work='allowed_tools="loook"'), "other")
 
 
@@ -387,7 +387,7 @@ async def test_a_call_that_is_repeated_with_the_same_result_is_refused_and_then_
     process = await working(world, scripted, tool := Counting())
     run = await process.start(line("work", work="max_rounds=50, max_retries=0"))
     assert run.status is RunStatus.FAILED
-    assert run.open_steps["work#1"].reason == "the agent makes the same calls again and again (look)"
+    assert run.open_steps["work#1"].reason == "the agent repeats the same calls (look)"
     assert tool.begun.total() == 3
     assert shown(scripted) == [ToolResult("c1", LOOPING, is_error=True)]
     assert len(scripted.received) == 5

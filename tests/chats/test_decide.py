@@ -84,7 +84,7 @@ TABLE: list[tuple[str, list[ChatRun], SeenMessage, Action]] = [
     ("the flag answers that question", [ASKS], RESUME, ResumeStopped(ASKS)),
     ("never starts", [NEVER], CONTINUE, StartRun()),
     ("the flag is stronger than never", [NEVER], RESUME, ResumeStopped(NEVER)),
-    ("a missing required step starts anew", [WITHOUT_RESEARCH], CONTINUE, StartAnew(WITHOUT_RESEARCH)),
+    ("a missing required step starts over", [WITHOUT_RESEARCH], CONTINUE, StartAnew(WITHOUT_RESEARCH)),
     ("also with the flag", [WITHOUT_RESEARCH], RESUME, StartAnew(WITHOUT_RESEARCH)),
     ("what is started anew is cancelled first", [INTERRUPTED], ANEW, Supersede(INTERRUPTED)),
     ("and then nothing is in the way", [OLDER], ANEW, StartRun()),

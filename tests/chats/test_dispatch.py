@@ -259,7 +259,7 @@ async def test_the_settings_say_what_a_message_does_to_an_interrupted_run(
     assert said.outcome is outcome
     assert (await desk.process.load(run_id)).run.status is RunStatus.INTERRUPTED
     if on_message == "ask":
-        assert "say it again with --resume" in said.notice
+        assert "send it again with --resume" in said.notice
         assert said.notice in await desk.spoken()
 
 
@@ -315,7 +315,7 @@ async def test_a_message_that_fits_no_pipeline_is_refused_and_kept(world: World)
     await desk.register(GATED, "two")
     said = await desk.say("build me a site")
     assert said.outcome is IntakeOutcome.REFUSED
-    assert "which of the registered pipelines (one, two) it is for" in said.notice
+    assert "do not select one of the registered pipelines (one, two)" in said.notice
     assert await desk.spoken() == [said.notice]
     assert (await desk.say("build me a site", pipeline="two")).outcome is IntakeOutcome.STARTED
 

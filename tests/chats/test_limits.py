@@ -53,7 +53,7 @@ def test_limits_are_checked_in_their_order_and_the_first_blocks(
 
 def test_a_block_says_what_to_type() -> None:
     found = precheck([OVER_DAY])
-    assert "`onward limits set day/2026-11-17 cost 5.00`, then say it again" in found.blocked
+    assert "`onward limits set day/2026-11-17 cost 5.00`, then send it again" in found.blocked
 
 
 def test_the_day_is_that_of_the_moment_and_a_chat_without_project_has_no_third() -> None:

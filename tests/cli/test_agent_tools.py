@@ -92,7 +92,7 @@ def test_a_tool_that_nobody_offers_is_refused_before_the_run_begins(shell: Shell
     with with_model(shell, ModelScript()):
         refused = shell.inside("run", "work.dot")
     assert refused.code == 2
-    assert "node 'a' allows the tool 'http_get', which nobody offers" in refused.err
+    assert "node 'a' allows the tool 'http_get', which does not exist" in refused.err
 
 
 def test_what_a_use_that_was_cut_off_left_is_shown_to_people_and_to_the_agent(shell: Shell) -> None:

@@ -131,7 +131,7 @@ def test_a_model_that_never_stops_is_stopped(project: Shell) -> None:
     with with_model(project, ModelScript(default=again)):
         done = project.inside("run", "work.dot", "--run-id", "it")
     assert done.code == 1, done.out + done.err
-    assert "the agent makes the same calls again and again (shell)" in done.out + done.err
+    assert "the agent repeats the same calls (shell)" in done.out + done.err
     assert (project.directory / "ledger").read_text().count("again") == 3
 
 

@@ -315,7 +315,7 @@ def test_a_run_with_a_name_that_could_not_be_claimed_is_refused(shell: Shell, th
     ("words", "said"),
     [
         (("export",), "name the runs to export, or give --all"),
-        (("export", "run", "--all"), "--all is every run; give it, or name some, but not both"),
+        (("export", "run", "--all"), "--all exports every run; give --all or name runs, not both"),
         (("import", "nowhere.jsonl"), "cannot read nowhere.jsonl: No such file"),
     ],
 )

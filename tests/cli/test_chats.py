@@ -64,10 +64,10 @@ def test_a_message_comes_from_standard_input(site: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
-        (["talk"], 2, "say something, as in"),
+        (["talk"], 2, "write a message, as in"),
         (["talk", ""], 2, "a message has 1 to 1,000,000 characters"),
         (["run/x", "hello"], 2, "is the chat of a run"),
-        (["talk", "hi", "--fresh", "--resume"], 2, "say only one of fresh and resume"),
+        (["talk", "hi", "--fresh", "--resume"], 2, "fresh and resume contradict each other"),
         (["talk", "hi", "--pipeline", "no such"], 2, "cannot be the name of a registered pipeline"),
         (["talk", "hi", "--key", "k" * 501], 2, "shorten it"),
     ],
@@ -95,7 +95,7 @@ def test_a_gate_is_shown_and_answered_in_the_chat(shell: Shell) -> None:
     assert shell.inside("pipelines", "add", "gate.dot", "--name", "gate").code == 0
     assert shell.inside("chat", "talk", "build it", "--watch", "--answers", "wait").code == 75
     shown = shell.inside("chat", "talk", "hello?")
-    assert (shown.code, "waits for an answer; say one of its choices here:" in shown.out) == (75, True)
+    assert (shown.code, "waits for an answer; send one of its choices:" in shown.out) == (75, True)
     assert sent(shell, "talk", "no")["outcome"] == "answered"
     assert shell.inside("worker", "--until-idle").code == 0
     assert shell.inside("chats", "show", "talk", "--json").json["runs"][0]["status"] == "completed"
@@ -281,7 +281,7 @@ def test_a_resume_without_words_needs_a_run_to_resume(site: Shell) -> None:
         done = site.inside("chat", "talk", "--resume")
         assert (done.code, done.err) == (
             1,
-            "onward: chat talk has no run to resume; say what to do instead.\n",
+            "onward: chat talk has no run to resume; write a message that says what to do.\n",
         )
         assert site.inside("chat", "talk", "build me a page", "--watch").code == 0
 

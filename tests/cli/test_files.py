@@ -68,7 +68,7 @@ def test_files_are_not_put_where_something_else_is(shell: Shell) -> None:
     shell.inside("run", "agent.dot", "--simulate", "--run-id", "agent")
     done = shell.inside("files", "agent", "--out", ".")
     assert done.code == 2
-    assert "holds files that are not this run's" in done.err
+    assert "contains files that do not belong to this run" in done.err
 
 
 def test_artifacts_are_listed_and_fetched(shell: Shell) -> None:

@@ -39,7 +39,7 @@ def test_auto_takes_the_choice_that_approves_and_says_which_where_none_does(shel
     assert shell.inside("run", "gate.dot", "--run-id", "gate").code == 75
     done = shell.inside("resume", "gate", "--answers", "auto")
     assert done.code == 0
-    assert done.err == "no choice at again#1 says yes; auto takes the first, '[S] Sure'\n"
+    assert done.err == "no choice at again#1 approves; auto takes the first, '[S] Sure'\n"
     decided = [
         (e["gate"], e["choice"]["key"], e["by"]) for e in shell.log("gate") if e["kind"] == "GateDecided"
     ]
@@ -239,7 +239,7 @@ def test_flags_that_contradict_each_other_are_refused(shell: Shell) -> None:
     for words in (("--approve", "--reject"), ("Y", "--approve")):
         done = shell.inside("answer", "gate", *words)
         assert done.code == 2
-        assert "contradict each other; say one" in done.err
+        assert "contradict each other; give one" in done.err
     assert shell.read("gate")["status"] == "waiting"
 
 

@@ -259,7 +259,7 @@ def test_a_file_that_is_no_svg_stays_unless_forced(shell: Shell) -> None:
         (("gate.dot", "--out", "x.svg", "--format", "text"), "--out writes SVG; "),
         (("gate.dot", "--out", "x.PNG"), "--out x.PNG would not be a .PNG: only SVG can be written; "),
         (("gate.dot", "--out", "gate.dot", "--force"), "--out gate.dot would not be a .dot: only SVG "),
-        (("gate.dot", "--original"), "--original speaks of a run, and gate.dot is a file; "),
+        (("gate.dot", "--original"), "--original applies to runs, and gate.dot is a file; "),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_sentence(

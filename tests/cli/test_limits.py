@@ -99,9 +99,9 @@ def test_a_run_is_named_in_short_and_its_root_is_meant(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("set", "dya", "tokens", "1"), "'dya' is no scope"),
-        (("set", "day/2026-02-30", "tokens", "1"), "'2026-02-30' is no day"),
-        (("set", "chat/", "tokens", "1"), "'chat/' is no scope"),
+        (("set", "dya", "tokens", "1"), "'dya' is not a scope"),
+        (("set", "day/2026-02-30", "tokens", "1"), "'2026-02-30' is not a day"),
+        (("set", "chat/", "tokens", "1"), "'chat/' is not a scope"),
         (("set", "day", "token", "1"), "write tokens, cost or calls"),
         (("set", "day", "tokens", "many"), "write a whole number, such as 200000"),
         (("set", "day", "tokens", "1.5"), "write a whole number"),
@@ -110,7 +110,7 @@ def test_a_run_is_named_in_short_and_its_root_is_meant(shell: Shell) -> None:
         (("set", "day", "tokens", "9999999999999999"), "too large"),
         (("set", "day", "tokens"), "as in `onward limits set day tokens 200000`"),
         (("set", "run/nowhere", "tokens", "1"), "no run 'nowhere'"),
-        (("reset",), "say which scope to reset"),
+        (("reset",), "name the scope to reset"),
         (("show", "day"), "takes no scope"),
     ],
 )
@@ -165,7 +165,7 @@ def test_a_limit_to_raise_is_checked_before_the_run_is_looked_at(shell: Shell) -
         ("day", "names no limit"),
         ("week.tokens=1", "names no limit"),
         ("day.cost=x", "dollars"),
-        ("day/2026-02-30.tokens=1", "is no day"),
+        ("day/2026-02-30.tokens=1", "is not a day"),
         ("day/2001-01-01.tokens=1", "not in day/2001-01-01"),
     ):
         refused = shell.inside("resume", "a", "--raise", text)

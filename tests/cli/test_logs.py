@@ -98,7 +98,7 @@ def test_every_visit_of_a_node_is_shown(shell: Shell) -> None:
     [
         (("tset",), 1, "onward: this run has started no step 'tset'; it has start#1, test#1.\n"),
         (("test", "--attempt", "3"), 2, "onward: there is no attempt 3 of test#1; the last is 2.\n"),
-        (("start",), 0, "nothing that was printed is kept here."),
+        (("start",), 0, "no output is stored here."),
     ],
 )
 def test_what_is_not_there_is_said(shell: Shell, words: tuple[str, ...], code: int, says: str) -> None:

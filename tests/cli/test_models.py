@@ -15,7 +15,7 @@ def test_without_settings_every_provider_says_what_it_lacks(shell: Shell) -> Non
     shown = shell.inside("models")
     assert shown.code == 0
     for known in KNOWN_PROVIDERS.values():
-        assert f"no: the variable {known.key_variable}, which should hold its key, is not set" in shown.out
+        assert f"no: the variable {known.key_variable}, which should contain its key, is not set" in shown.out
     assert "no default model: set ONWARD_MODEL" in shown.out
     assert "prices of providers that are not set up: onward models --all" in shown.out
     assert "google:gemini-2.5-pro" not in shown.out

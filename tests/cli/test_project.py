@@ -57,7 +57,7 @@ def test_a_flag_before_the_command_is_not_a_word_of_the_command_that_is_run(shel
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--db", "a.db", "status", "--db", "b.db"), "--db is given twice; say it once."),
+        (("--db", "a.db", "status", "--db", "b.db"), "--db is given twice; give it once."),
         (("--db", "a.db"), "there is no command after --db a.db"),
         (("--db",), "there is no command after --db"),
         (("--json",), "there is no command after --json"),

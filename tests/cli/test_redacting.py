@@ -113,7 +113,10 @@ def test_a_secret_in_a_pipeline_is_warned_of(shell: Shell) -> None:
         ("[redact]\nnames = []", "[redact] in onward.toml sets names; known settings are env, files"),
         ("[redact]\nenv = 'KEY'", "env of [redact] in onward.toml is 'KEY'; write a list of texts"),
         ("[redact]\noff = 1", "off of [redact] in onward.toml is 1; write true or false"),
-        ("[redact]\npatterns = ['(']", "the pattern '(' of [redact] in onward.toml is no regular expression"),
+        (
+            "[redact]\npatterns = ['(']",
+            "the pattern '(' of [redact] in onward.toml is not a regular expression",
+        ),
         ("[redact]\nfiles = ['none.txt']", "cannot read none.txt, which [redact] names: No such file"),
     ],
 )

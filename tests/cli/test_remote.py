@@ -161,7 +161,7 @@ def test_a_command_of_the_databases_machine_refuses_a_server(shell: Shell, comma
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--server", "nowhere"), "is no address"),
+        (("--server", "nowhere"), "is not an address"),
         (("--server", "http://a", "--profile", "b"), "both name a server"),
         (("--server", "http://a", "--db", "x.db"), "give one of them"),
         (("--server", ""), "--server is empty"),

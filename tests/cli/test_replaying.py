@@ -51,7 +51,9 @@ def test_a_replay_that_names_no_place_is_told_the_checkpoints(shell: Shell) -> N
     finished(shell)
     refused = shell.inside("replay", "work")
     assert refused.code == 2
-    assert "say where the fork of run work begins: --from STEP, or --checkpoint SEQ;" in refused.err
+    assert (
+        "name the point where the fork of run work starts: --from STEP, or --checkpoint SEQ;" in refused.err
+    )
     assert "(after a#1)" in refused.err
 
 
@@ -59,4 +61,4 @@ def test_flags_of_a_replay_that_contradict_each_other_are_refused(shell: Shell) 
     for flags in (("--checkpoint", "1", "--from", "b"), ("--accept-changes", "--original")):
         refused = shell.inside("replay", "work", *flags)
         assert refused.code == 2
-        assert "contradict each other; say one" in refused.err
+        assert "contradict each other; give one" in refused.err

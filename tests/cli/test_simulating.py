@@ -117,7 +117,7 @@ def test_a_simulated_step_says_so_in_its_receipt(loop: Shell) -> None:
     [
         ('{\n "chek": []}', "script.json:2: chek: there is no such node; did you mean 'check'?"),
         ('{\n "zzz": []}', "script.json:2: zzz: there is no such node"),
-        ('{"plan": [],\n "ask": [{}]}', "script.json:2: ask: is a gate; --answers says who answers it"),
+        ('{"plan": [],\n "ask": [{}]}', "script.json:2: ask: is a gate, which --answers answers"),
         ('{"start": [{}]}', "script.json:1: start: is the start of the run"),
         (
             '{"plan": [{},\n  {"exit_code": 1}]}',
@@ -156,7 +156,7 @@ def test_an_entry_for_what_is_executed_for_real_is_refused(loop: Shell) -> None:
 
 def test_real_tools_alone_mean_nothing(loop: Shell) -> None:
     done = loop.inside("run", "loop.dot", "--real-tools")
-    assert (done.code, "--real-tools goes with --simulate" in done.err) == (2, True)
+    assert (done.code, "--real-tools needs --simulate" in done.err) == (2, True)
 
 
 def test_a_script_that_never_ends_is_refused(loop: Shell) -> None:

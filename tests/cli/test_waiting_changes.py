@@ -81,7 +81,8 @@ def test_a_change_that_lacks_the_way_of_an_answer_is_refused(changed: Shell) -> 
     done = changed.inside("resume", "gate", "--accept-changes")
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert (
-        "lacks nodes that run gate still needs: drop; put them back, or resume with --original." in done.err
+        "does not have nodes that run gate still needs: drop; put them back, or resume with --original."
+        in done.err
     )
 
 

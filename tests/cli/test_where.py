@@ -80,7 +80,7 @@ def test_a_directory_that_is_gone_is_said_before_anything_happens(shell: Shell, 
     before = len(shell.log("one"))
     code, said = inside(shell, stopped, "resume", "one")
     assert code == 1
-    assert f"works in {stopped / 'first'}, which is not there" in said
+    assert f"works in {stopped / 'first'}, which does not exist" in said
     assert "onward resume one --cwd DIR" in said
     assert len(shell.log("one")) == before
     assert inside(shell, stopped, "resume", "one", "--cwd", "moved")[0] == 0

@@ -121,7 +121,7 @@ def test_what_is_left_to_a_worker_is_not_waited_for_or_given_up(shell: Shell, fl
     shell.write("line.dot", pipeline(("a", "true")))
     done = shell.inside("resume", "mine", "--queue", flag)
     assert done.code == 2
-    assert f"--queue and {flag} contradict each other; say one." in done.err
+    assert f"--queue and {flag} contradict each other; give one of them." in done.err
 
 
 def test_a_cancelled_run_says_why_wherever_it_is_shown(shell: Shell) -> None:

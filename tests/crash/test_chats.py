@@ -100,7 +100,7 @@ DONE, NEW = ("completed", ""), ("cancelled", "superseded")
 STORIES = {
     "starts": Story(nothing, "build me a site", "started", [DONE]),
     "resumes": Story(interrupted, "continue?", "resumed", [DONE]),
-    "starts anew": Story(without_research, "continue?", "started", [NEW, DONE]),
+    "starts over": Story(without_research, "continue?", "started", [NEW, DONE]),
     "is fresh": Story(interrupted, "a shop", "started", [NEW, DONE], how={"wish": Wish.FRESH}),
     "steers": Story(under_way, "in blue", "steered", [DONE], source=STEERED, steering=1),
     "is read by a model": Story(
@@ -162,7 +162,7 @@ async def check(desk: Desk, story: Story) -> None:
     assert kinds.count("RunResumed") <= 1
     if story.settings.classifier is not None:
         assert facts_of(runs[-1]).intent == "fix"
-    anew = [text for text in await desk.spoken() if "starts anew, with its first message" in text]
+    anew = [text for text in await desk.spoken() if "starts over, with its first message" in text]
     assert len(anew) == (story.before is without_research)
     if story.text == "continue?":
         assert facts_of(runs[-1]).user_message == "build me a site"

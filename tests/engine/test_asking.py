@@ -400,7 +400,7 @@ async def test_one_key_is_for_a_call_or_for_a_question(world: World) -> None:
         ({"on_timeout": "panic"}, "use one of reject, none"),
         ({"timeout_s": 0}, "timeout_s of the question 'approve' is 0"),
         ({"metadata": {"a": 1}}, "is a int"),
-        ({"choices": ["Yes, s3cret-s3cret", "No"]}, "has a secret in it"),
+        ({"choices": ["Yes, s3cret-s3cret", "No"]}, "contains a secret"),
     ],
 )
 async def test_a_question_that_nobody_could_answer_is_refused(

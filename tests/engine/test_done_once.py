@@ -109,7 +109,7 @@ async def test_a_result_that_cannot_be_stored_leaves_what_was_done_in_doubt(
     process = await at(world, charge, how=how)
     run = await process.start(SOURCE)
     assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "in_doubt")
-    assert "was done, and is not done again" in run.detail
+    assert "was done and will not be repeated" in run.detail
     for _ in range(2):
         with pytest.raises(Refused, match="it was done, but the result") as refused:
             await process.resume()

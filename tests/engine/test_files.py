@@ -538,6 +538,6 @@ async def test_files_are_not_made_where_something_else_lies(app: Onward, tmp_pat
     engine = await app.engine()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes").write_text("n")
-    with pytest.raises(InvalidInput, match="holds files that are not this run's"):
+    with pytest.raises(InvalidInput, match="contains files that do not belong to this run"):
         await rebuild(engine.store, engine.sources, run, Folder(str(tmp_path / "mine")), ())
     assert os.listdir(tmp_path / "mine") == ["notes"]

@@ -234,7 +234,7 @@ async def test_a_step_that_no_checkpoint_leads_to_is_refused(world: World) -> No
     process = await world.process({"b": [Result.fail("no")]})
     assert (await process.start(SOURCE)).status is RunStatus.FAILED
     await process.resume(from_node="c")
-    with pytest.raises(InvalidInput, match="c#1 began because the run was resumed with --from"):
+    with pytest.raises(InvalidInput, match="c#1 started because the run was resumed with --from"):
         await process.engine.fork("run", ForkRequest(from_step="c"))
 
 
@@ -247,8 +247,8 @@ async def test_a_fork_that_names_no_place_is_told_the_checkpoints(world: World) 
     with pytest.raises(InvalidInput) as refused:
         await process.engine.fork("run", ForkRequest())
     assert str(refused.value) == (
-        "say where the fork of run run begins: --from STEP, or --checkpoint SEQ; "
-        f"it has the checkpoints {told}."
+        "name the point where the fork of run run starts: --from STEP, or --checkpoint SEQ; it has the "
+        f"checkpoints {told}."
     )
 
 

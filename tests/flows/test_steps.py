@@ -436,7 +436,7 @@ def test_a_plain_step_needs_no_loop_outside_a_flow() -> None:
 def test_what_cannot_be_a_flow_or_a_step_is_refused_where_it_is_defined() -> None:
     with pytest.raises(InvalidInput, match="is not async"):
         flow(lambda: None)  # type: ignore[arg-type, return-value]
-    with pytest.raises(InvalidInput, match="an agent's own calls are named like that"):
+    with pytest.raises(InvalidInput, match="such names are reserved for an agent's own calls"):
 
         @step(name="m1")
         async def m() -> None: ...

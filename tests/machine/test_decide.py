@@ -219,7 +219,7 @@ def test_a_pause_keeps_why_a_cancel_was_asked_for() -> None:
 
 
 def test_a_reason_has_an_end() -> None:
-    with pytest.raises(InvalidInput, match="1001 characters; say it in at most 1000"):
+    with pytest.raises(InvalidInput, match="1001 characters; use at most 1000"):
         decide_cancel(Play(TWO).run, ALIVE, by="kim", detail="x" * 1_001)
 
 
@@ -308,7 +308,7 @@ def test_an_answer_that_the_gate_does_not_offer_is_refused_with_what_it_does(gat
 
 
 def test_an_answer_whose_text_cannot_be_stored_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="the text of the answer holds half of a character"):
+    with pytest.raises(InvalidInput, match="the text of the answer contains half of a character"):
         Play(ASK).answer("Yes", text="\udce9")
 
 

@@ -21,7 +21,9 @@ def test_what_cannot_be_stored_as_a_key_is_refused(key: object) -> None:
 
 @pytest.mark.parametrize("key", ["m1", "m12.t3", "m1.t1.ask"])
 def test_the_names_of_an_agents_own_calls_are_refused(key: str) -> None:
-    with pytest.raises(InvalidInput, match="an agent's own calls are named like that; choose another"):
+    with pytest.raises(
+        InvalidInput, match="such names are reserved for an agent's own calls; choose another"
+    ):
         check_call_key(key)
 
 

@@ -46,13 +46,13 @@ def test_a_scope_is_a_kind_with_an_id_or_the_default_of_the_kind(scope: str) -> 
 
 @pytest.mark.parametrize("text", ["week", "chat/", "chat/a\nb", "", "/a"])
 def test_other_words_are_no_scope(text: str) -> None:
-    with pytest.raises(InvalidInput, match="is no scope; write chat/ID, project/ID, run/ID or day/YYYY"):
+    with pytest.raises(InvalidInput, match="is not a scope; write chat/ID, project/ID, run/ID or day/YYYY"):
         check_scope(text)
 
 
 @pytest.mark.parametrize("day", ["2023-02-29", "2023-1-1", "today"])
 def test_a_day_that_is_not_in_the_calendar_is_refused(day: str) -> None:
-    with pytest.raises(InvalidInput, match=f"'{day}' is no day; write day/YYYY-MM-DD"):
+    with pytest.raises(InvalidInput, match=f"'{day}' is not a day; write day/YYYY-MM-DD"):
         check_scope(f"day/{day}")
 
 

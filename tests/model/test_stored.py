@@ -135,7 +135,7 @@ def _endless() -> list[Any]:
     [
         (object(), "is a object"),
         ("half \ud800", "lone surrogate"),
-        ({"a": ["half \ud800"]}, r"it\.a\[0\] holds half"),
+        ({"a": ["half \ud800"]}, r"it\.a\[0\] contains half"),
         (Path("half-\udc80"), "lone surrogate"),
         (2**64, "beyond 64 bits"),
         (float("nan"), "JSON cannot hold"),

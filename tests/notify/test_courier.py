@@ -170,7 +170,7 @@ async def test_what_remains_is_told_and_left_to_the_next_process() -> None:
     async with post.courier.at_work():
         await finished(first, "run")
     assert clock.awake_s() - began_s <= 12
-    assert post.said[0] == "waiting for 1 notification to be delivered; Ctrl-C ends that"
+    assert post.said[0] == "waiting for 1 notification to be delivered; press Ctrl-C to stop waiting"
     assert post.said[1].startswith("1 notification is not delivered yet; the next worker or run")
     (left,) = await kept(first)
     assert (left.state, left.error) == (WAITING, CUT_OFF)
@@ -210,7 +210,7 @@ async def test_what_nobody_delivered_for_days_is_old_news() -> None:
         pass
     assert recorder.begun == []
     assert [(one.state, one.error) for one in await kept(store)] == [
-        (FAILED, "nobody delivered it for 3 days")
+        (FAILED, "it was not delivered for 3 days")
     ]
 
 

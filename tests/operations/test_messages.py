@@ -80,7 +80,7 @@ async def test_of_a_chat_everybody_is_heard_and_of_a_name_that_is_none_nobody(
     found = await pieces(messages, ReadMessages(of="talk"))
     assert [piece["run"] for piece in found] == [first.id, second.id]
     assert len(await messages.list_messages(ListMessages(of="talk"))) == 2
-    with pytest.raises(ChatNotFound, match="there is no run 'silence', and nothing was said in a chat"):
+    with pytest.raises(ChatNotFound, match="there is no run 'silence', and no message in a chat"):
         await messages.list_messages(ListMessages(of="silence"))
     with pytest.raises(InvalidInput, match="after is -1"):
         ReadMessages(of="talk", after=-1)

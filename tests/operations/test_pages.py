@@ -83,7 +83,7 @@ async def test_what_a_person_types_finds_up_to_ten_candidates(world: World) -> N
         "nightly-11"
     ]
     assert (await lists.list_runs(ListRuns(find="nothing")))["runs"] == []
-    with pytest.raises(InvalidInput, match="find is a search of its own"):
+    with pytest.raises(InvalidInput, match="find cannot be combined with other filters"):
         ListRuns(find="x", chat="talk")
 
 

@@ -274,7 +274,7 @@ async def test_whoever_accepts_changes_is_told_that_a_registered_version_has_non
     await add(process, SECOND)
     told: list[str] = []
     await process.engine.resume("run", Resume(accept_changes=True), tell=told.append)
-    assert told == ["the run keeps site@1, which it began with; start a new run for another version."]
+    assert told == ["the run keeps site@1, with which it started; start a new run for another version."]
     assert (await process.load()).run.pipeline_hash == process.pipeline(line("a", a="max_retries=0")).hash
 
 

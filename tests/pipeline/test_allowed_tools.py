@@ -29,7 +29,7 @@ def found(graph: str = "", node: str = "") -> list[tuple[str, str | None]]:
     ],
 )
 def test_a_name_that_is_nearly_a_tool_is_named(written: str, fix: str) -> None:
-    message = f"allowed_tools of node 'a' has {written!r}, which is no tool"
+    message = f"allowed_tools of node 'a' has {written!r}, which is not a tool"
     assert found(node=f', allowed_tools="list, {written}"') == [(message, fix)]
 
 
@@ -52,7 +52,7 @@ def test_the_graph_has_a_default_for_its_nodes() -> None:
     own = build(LINE.format(graph='graph [allowed_tools="read"]', node=', allowed_tools=""'), file="<test>")
     assert own.graph.nodes["a"].text("allowed_tools") == ""
     assert found(graph='graph [allowed_tools="Raed"]') == [
-        ("allowed_tools of the graph has 'Raed', which is no tool", "write read")
+        ("allowed_tools of the graph has 'Raed', which is not a tool", "write read")
     ]
 
 

@@ -284,7 +284,7 @@ def test_a_word_that_no_outcome_is_comes_with_the_right_one(condition: str, fix:
     place, severity, message, advice = told(f'a; b; a -> b [condition="{condition}"]', "outcome_known")
     assert (severity, advice) == (WARNING, fix)
     assert place == f"2:{26 + condition.rindex('=') + 1}"
-    assert message.endswith("which no outcome is: it is never true")
+    assert message.endswith("which is not an outcome: it is never true")
 
 
 @pytest.mark.parametrize(

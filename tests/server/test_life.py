@@ -186,7 +186,7 @@ def test_a_database_that_others_may_write_is_refused(shell: Shell) -> None:
     assert shell.inside("run", "work.dot").code == 0
     (shell.directory / "onward.db").chmod(0o666)
     done = shell("serve", "--port", "0")
-    assert (done.code, "others may write" in done.err) == (2, True)
+    assert (done.code, "other users may write" in done.err) == (2, True)
 
 
 def test_a_head_that_does_not_come_ends_the_connection(shell: Shell) -> None:

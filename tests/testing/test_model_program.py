@@ -50,7 +50,7 @@ def test_a_number_that_is_no_port_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], port: str
 ) -> None:
     assert outcome(monkeypatch, "--port", port) == 2
-    assert f"{port!r} is no port; write a number from 0 to 65535" in capsys.readouterr().err
+    assert f"{port!r} is not a port; write a number from 0 to 65535" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_told(

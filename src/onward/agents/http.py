@@ -102,7 +102,7 @@ class WireModel:
         try:
             return self._wire.body(request, asked.model)
         except UnicodeEncodeError:
-            what = "cannot be asked: the request holds half a character (a lone surrogate)"
+            what = "cannot be asked: the request contains half a character (a lone surrogate)"
             raise ModelFailed(failed(asked, FailureKind.REQUEST, what)) from None
 
 

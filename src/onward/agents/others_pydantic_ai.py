@@ -124,7 +124,7 @@ def question(
     try:
         msgspec.json.encode(request)  # each client would say in its own way what is wrong with it
     except UnicodeEncodeError:
-        raise InvalidInput("the request holds half a character (a lone surrogate)") from None
+        raise InvalidInput("the request contains half a character (a lone surrogate)") from None
     return LibraryRequest(
         _messages(request), _settings(request, model, limits, idempotency_key), _parameters(request, model)
     )
@@ -393,7 +393,7 @@ def failure_of(
             found = _refused(error, asked, now_us, secrets)
             return msgspec.structs.replace(found, may_have_cost=found.may_have_cost or has_begun)
         case UnexpectedModelBehavior():
-            what = "sent something that is no answer"
+            what = "sent an invalid answer"
             return failed(asked, llm.FailureKind.CUT, what, may_have_cost=True)
         case _ if isinstance(status := getattr(error, "status_code", None), int) and status >= 400:
             response = ProviderResponse(status=status, headers={}, body=str(error).encode("utf-8", "replace"))

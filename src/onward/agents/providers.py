@@ -112,10 +112,7 @@ def read_providers(
     for name, table in tables.items():
         place = f"[providers.{name}] in {where}"
         if not _NAME.fullmatch(name):
-            raise InvalidInput(
-                f"{place} has a name that cannot stand before a model's; use lower-case letters, digits, - "
-                "and _."
-            )
+            raise InvalidInput(f"{place} has an invalid name; use lower-case letters, digits, - and _.")
         if not isinstance(table, dict):
             raise InvalidInput(
                 f"providers.{name} in {where} is {shown(table)}; write a table [providers.{name}]."
@@ -198,7 +195,7 @@ def read_address(value: object, what: str) -> str:
         raise InvalidInput(f"{what} is not an address; write one such as {example}.") from None
     if parts.username is not None or parts.password is not None:
         raise InvalidInput(
-            f"{what} holds a user or a password; write the address alone, and the key under `key`."
+            f"{what} contains a user or a password; write the address alone, and the key under `key`."
         )
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not _is_clean(value):
         raise InvalidInput(
@@ -337,12 +334,12 @@ def full_name(model: str, *, provider: str = "", default: str | None, known: Map
         )
     if provider not in known:
         raise InvalidInput(
-            f"the model {shown(model or provider)} names the provider {shown(provider)}, which is not known; "
-            f"known are {', '.join(sorted(known))}. Write provider:model, and describe other providers under "
+            f"the model {shown(model or provider)} names an unknown provider {shown(provider)}; known are "
+            f"{', '.join(sorted(known))}. Write provider:model, and describe other providers under "
             "[providers.NAME] in onward.toml."
         )
     if not wanted:
-        raise InvalidInput(f"the provider {provider!r} is named without a model; write {provider}:MODEL.")
+        raise InvalidInput(f"the provider {provider!r} needs a model; write {provider}:MODEL.")
     return f"{provider}:{wanted}"
 
 
@@ -413,14 +410,14 @@ class Keys:
         if not first:
             raise KeyMissing(f"{kind}:{rest} is empty")
         if not _SENDABLE.fullmatch(first):
-            raise KeyMissing(f"{kind}:{rest} holds characters that no key has")
+            raise KeyMissing(f"{kind}:{rest} contains characters that a key cannot have")
         self._known_as("provider key" if kind == "command" else os.path.basename(rest), first)
         return first
 
     async def _of_variable(self, name: str) -> str:
         found = self._variables().get(name)
         if found is None:
-            raise KeyMissing(f"the variable {name}, which should hold its key, is not set")
+            raise KeyMissing(f"the variable {name}, which should contain its key, is not set")
         return found
 
     async def _of_file(self, path: str) -> str:

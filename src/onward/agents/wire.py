@@ -388,9 +388,7 @@ class ResponseReader:
             try:
                 yield from self._answer.read(event)
             except NO_JSON:
-                raise ExchangeFailed(
-                    llm.FailureKind.CUT, "sent something that is no answer", is_sent=True
-                ) from None
+                raise ExchangeFailed(llm.FailureKind.CUT, "sent an invalid answer", is_sent=True) from None
             except ErrorInAnswer as sent:
                 told = error_in_stream(self._asked, sent.error, self._response, secrets=self._secrets)
                 raise llm.ModelFailed(msgspec.structs.replace(told, usage=self._answer.usage)) from None

@@ -135,7 +135,7 @@ class AppRegistrations:
             if kind in self._places and not replace:
                 raise InvalidInput(
                     f"{place}: there is a handler {kind!r} already, registered at {self._places[kind]}; "
-                    "choose another name, or say replace=True."
+                    "choose another name, or pass replace=True."
                 )
             self.handlers[kind] = self._isolated(function) if isolated else FunctionHandler(function)
             self._places[kind] = place

@@ -253,8 +253,8 @@ def _used(scope: str, measure: str, spent: int, limit: int) -> str:
 def _blocked(scope: str, measure: str, spent: int, limit: int) -> str:
     enough = shown_amount(measure, 2 * max(spent, limit)).replace(",", "").lstrip("$")
     return (
-        f"{_used(scope, measure, spent, limit)}, so nothing was started; raise the limit with "
-        f"`onward limits set {shlex.quote(scope)} {measure} {enough}`, then say it again."
+        f"{_used(scope, measure, spent, limit)}, so nothing was started; raise the limit with `onward limits "
+        f"set {shlex.quote(scope)} {measure} {enough}`, then send it again."
     )
 
 
@@ -270,15 +270,15 @@ def anew_words(run_id: str, missing: Sequence[str]) -> str:
     """Why a run is started anew, and not resumed."""
     steps = ", ".join(missing)
     return (
-        f"Run {called(run_id)} stopped before {steps} had finished, so it is not worth a resume: "
-        "its work starts anew, with its first message."
+        f"Run {called(run_id)} stopped before {steps} had finished, so resuming it gains nothing: its work "
+        "starts over, with its first message."
     )
 
 
 def ask_words(run_id: str, status: RunStatus) -> str:
     """The question whether to continue a stopped run."""
     return (
-        f"run {called(run_id)} of this chat is {status.value}; say it again with --resume to continue that "
+        f"run {called(run_id)} of this chat is {status.value}; send it again with --resume to continue that "
         "run, or with --fresh to start a new one."
     )
 

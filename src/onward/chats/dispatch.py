@@ -100,7 +100,7 @@ class Inbox(msgspec.Struct, frozen=True):
             raise Refused(
                 "other_project",
                 f"chat {sent.chat} belongs to project {chat.project}, not to {sent.project}; leave the "
-                "project out, or say it in another chat.",
+                "project out, or use another chat.",
                 details={"chat": sent.chat, "project": chat.project},
             )
 
@@ -227,7 +227,7 @@ class Dispatcher(msgspec.Struct, frozen=True):
                 raise
             wait_s = self.failures.note(intake.message, now_s)
             log.warning(
-                "message %s of chat %s cannot be dealt with: %s. It is tried again in %.0f s.",
+                "message %s of chat %s cannot be processed: %s. It is tried again in %.0f s.",
                 intake.message,
                 intake.chat,
                 error,
@@ -260,7 +260,7 @@ class Dispatcher(msgspec.Struct, frozen=True):
                 outcome = chats.IntakeOutcome.LIMIT if _is_limit(error) else chats.IntakeOutcome.REFUSED
                 await self._settle(intake, outcome, notice=str(error), tells=True)
                 return await self._found(message)
-        log.warning("message %s is left to the next sweep: its chat changes all the time", message)
+        log.warning("message %s waits for the next sweep: its chat keeps changing", message)
         return await self._found(message)
 
     async def _step(self, intake: chats.Intake) -> bool:
@@ -404,7 +404,7 @@ class Dispatcher(msgspec.Struct, frozen=True):
     async def _supersede(self, intake: chats.Intake, run: decisions.ChatRun) -> None:
         """Cancel a run whose place a new one takes. One that has ended by itself is not in the way."""
         terms = self._terms(intake, "supersede", run.id, None)
-        why = f"a message in chat {intake.chat} starts anew"
+        why = f"a message in chat {intake.chat} starts over"
         try:
             await self.engine.cancel(run.id, by=BY, reason=why, is_superseded=True, terms=terms)
         except (Refused, RunNotFound) as error:

@@ -115,9 +115,9 @@ def _none_fits(intent: str | None, names: Sequence[str], *, is_any: bool) -> Ref
     if intent is None:
         return Refused(
             "no_pipeline",
-            f"no word of this message says which of the registered pipelines ({several}) it is for; name one "
-            "with --pipeline, give them intents (docs/chats.md), or let a model read messages: `classifier` "
-            "under [chats] in onward.toml.",
+            f"the words of this message do not select one of the registered pipelines ({several}); name one "
+            "with --pipeline, give them intents (docs/chats.md), or let a model read messages: "
+            "`classifier` under [chats] in onward.toml.",
             details=details,
         )
     which = "several of the registered pipelines" if is_any else "none of the registered pipelines"

@@ -146,8 +146,8 @@ CANDIDATES_MAX = 100
 """How many registered pipelines a message may start without naming one, in the order of their names."""
 NO_PROVIDER = (
     "a model is to answer in this chat, and no model provider is set up: set OPENAI_API_KEY, "
-    "ANTHROPIC_API_KEY or GEMINI_API_KEY, and name the model with ONWARD_MODEL (docs/agents.md), then say it "
-    "again."
+    "ANTHROPIC_API_KEY or GEMINI_API_KEY, and name the model with ONWARD_MODEL (docs/agents.md), then send "
+    "it again."
 )
 
 

@@ -76,13 +76,13 @@ RUNNING: Mapping[str, Manual] = {
             "onward checkpoints 4k7m2q": "lists all points at which a fork can begin",
             "onward replay 4k7m2q --checkpoint 9": "fork at one of them, and run",
         },
-        {**RUN, FINE: "the fork completed; with --no-run, it was made"},
+        {**RUN, FINE: "the fork completed; with --no-run, it was created"},
     ),
     "chat": Manual(
         {
             'onward chat site-7 "build me a landing page" --watch': "start a run, and execute it here",
             'onward chat site-7 "continue?"': "resume the run that stopped",
-            'onward chat site-7 "a shop instead" --fresh': "give up the old run, and start anew",
+            'onward chat site-7 "a shop instead" --fresh': "give up the old run, and start over",
         },
         {
             FINE: "the message is stored, and what follows is queued; with --watch, its run completed",
@@ -113,7 +113,10 @@ LOOKING: Mapping[str, Manual] = {
         LOOK,
     ),
     "show": Manual(
-        {"onward show 4k7m2q": "all that happened in a run", "onward show 4k7m2q test": "one of its steps"},
+        {
+            "onward show 4k7m2q": "everything that happened in a run",
+            "onward show 4k7m2q test": "one of its steps",
+        },
         LOOK,
     ),
     "logs": Manual(
@@ -133,7 +136,7 @@ LOOKING: Mapping[str, Manual] = {
     ),
     "events": Manual(
         {
-            "onward events 4k7m2q --follow": "the log, and what is appended to it",
+            "onward events 4k7m2q --follow": "the log, and new events as they are appended",
             "onward events 4k7m2q --after 12 --json": "one JSON object a line, from event 13",
         },
         LOOK,
@@ -149,7 +152,7 @@ LOOKING: Mapping[str, Manual] = {
     ),
     "files": Manual({"onward files 4k7m2q --out copy": "write the run's files below copy/"}, LOOK),
     "receipts": Manual(
-        {"onward receipts 4k7m2q": "list them, and mend what disagrees with the log"},
+        {"onward receipts 4k7m2q": "list them, and rewrite what disagrees with the log"},
         {**LOOK, FAILED: f"something still disagrees with the log; or {REFUSED}"},
     ),
     "calls": Manual(
@@ -168,7 +171,7 @@ LOOKING: Mapping[str, Manual] = {
     ),
     "notifications": Manual(
         {
-            "onward notifications --failed": "those that were given up, and why",
+            "onward notifications --failed": "failed notifications, and why they failed",
             "onward notifications --retry ID": "deliver one again",
         },
         LOOK,
@@ -176,7 +179,7 @@ LOOKING: Mapping[str, Manual] = {
     "chats": Manual(
         {
             "onward chats": "the chats, newest first",
-            "onward chats show site-7": "its runs, its messages, and what waits",
+            "onward chats show site-7": "its runs and messages, and what is pending",
         },
         LOOK,
         takes="[show CHAT]",
@@ -214,7 +217,7 @@ DECIDING: Mapping[str, Manual] = {
         },
     ),
     "dismiss": Manual(
-        {"onward dismiss 4k7m2q": "a message in its chat does not resume it any more; `onward resume` does"},
+        {"onward dismiss 4k7m2q": "messages in its chat no longer resume it; `onward resume` does"},
         LOOK,
     ),
     "steer": Manual(
@@ -226,7 +229,10 @@ DECIDING: Mapping[str, Manual] = {
             "onward answer 4k7m2q Yes": "choose, and continue the run",
             'onward answer 4k7m2q --reject --text "too slow" --no-run': "only decide",
         },
-        {**RUN, FINE: "the run completed; with --no-run, the answer was taken; without a run, listed"},
+        {
+            **RUN,
+            FINE: "the run completed; with --no-run, the answer was stored; without a run, gates were listed",
+        },
     ),
 }
 
@@ -245,7 +251,7 @@ OPERATING: Mapping[str, Manual] = {
     ),
     "serve": Manual(
         {
-            "onward serve": "on this machine alone, at port 8765; prints a link to sign in",
+            "onward serve": "on this machine only, at port 8765; prints a link to sign in",
             "onward serve --no-worker": "execute nothing here",
         },
         {
@@ -258,7 +264,7 @@ OPERATING: Mapping[str, Manual] = {
         {
             "onward tokens": "who may use the server, and until when",
             "onward tokens add ci --role operator --expires 90d": "a new token, printed once",
-            "onward tokens revoke ci": "end it, and the sessions that were opened with it",
+            "onward tokens revoke ci": "revoke it, and end its sessions",
             "onward tokens link": "a link that signs a browser in once",
         },
         LOOK,
@@ -301,7 +307,7 @@ OPERATING: Mapping[str, Manual] = {
             "onward pipelines add site.dot": "check it, and store it as the next version of its name",
             "onward pipelines show site --version 1": "the source of a version, and all versions",
             "onward pipelines enable site 1": "let new runs get version 1 again",
-            "onward pipelines remove site": "let no new run have it",
+            "onward pipelines remove site": "new runs can no longer use it",
         },
         LOOK,
         takes="[list | add FILE | show NAME | enable NAME VERSION | remove NAME]",
@@ -314,7 +320,7 @@ OPERATING: Mapping[str, Manual] = {
             "onward effect charge-42 --forget": "it was not done: the next call runs it",
         },
         {
-            FINE: "done; with a command, its own exit code is given",
+            FINE: "done; with a command, the command's own exit code",
             FAILED: REFUSED,
             USAGE: MISUSED,
             UNFINISHED: "it is in doubt, or under way elsewhere",
@@ -336,12 +342,12 @@ OPERATING: Mapping[str, Manual] = {
             "onward export --all --out backup.jsonl.zst": "everything, compressed",
             "onward export 4k7m2q | onward import - --db other.db": "one run, into another database",
         },
-        {**LOOK, FAILED: f"the file exists, or the reader of the output left; or {REFUSED}"},
+        {**LOOK, FAILED: f"the file exists, or the output was closed; or {REFUSED}"},
         takes="[RUN...]",
     ),
     "import": Manual(
         {"onward import backup.jsonl.zst --paused": "nothing continues before it is resumed"},
-        {**LOOK, FAILED: f"the file does not hold what an export writes; or {REFUSED}"},
+        {**LOOK, FAILED: f"the file is not a valid export; or {REFUSED}"},
     ),
     "verify": Manual(
         {"onward verify": "all runs", "onward verify 4k7m2q": "one run"},
@@ -353,7 +359,7 @@ OPERATING: Mapping[str, Manual] = {
     ),
     "init": Manual(
         {"onward init shop": "in a new directory", "onward init": "here"},
-        {FINE: "written", USAGE: f"a file of it is there already, or {MISUSED}"},
+        {FINE: "written", USAGE: f"one of its files already exists, or {MISUSED}"},
     ),
     "version": Manual({"onward version --json": "for a program"}, {FINE: "done", USAGE: MISUSED}),
     "completion": Manual(

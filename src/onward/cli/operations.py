@@ -479,8 +479,8 @@ async def effects_of(common: Common) -> AsyncIterator[LocalEffects]:
     settings = load_settings(db=common.db, app=common.app)
     if step_key() is not None and not settings.is_db_given and settings.app is None:
         raise InvalidInput(
-            "this step's commands are not told which database its run is in; "
-            'put "ONWARD_DB" into tool_env in onward.toml, or say --db.'
+            "the commands of this step do not know the database of their run; "
+            'add "ONWARD_DB" to tool_env in onward.toml, or give --db.'
         )
     async with opened(place_of(common), makes=True) as store:
         yield LocalEffects(

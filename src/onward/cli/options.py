@@ -55,12 +55,12 @@ class Common:
     ] = None
     runs: Annotated[
         str | None,
-        Parameter(help="Where steps have their directories (ONWARD_RUNS; next to the database)."),
+        Parameter(help="The directory for the files of runs (ONWARD_RUNS; next to the database)."),
     ] = None
     files: Annotated[
         str | None,
         Parameter(
-            help="What steps leave there: full, lazy (nothing until `onward files`) or off "
+            help="Which of these files to write: full, lazy (nothing until `onward files`) or off "
             "(ONWARD_FILES; full for agents and tools)."
         ),
     ] = None
@@ -92,13 +92,13 @@ Settings = Annotated[
     tuple[str, ...],
     Parameter(
         name="--set",
-        help="A context value: KEY=VALUE sets text, KEY:=JSON any JSON value. May be repeated.",
+        help="A context value: KEY=VALUE sets text, KEY:=JSON any JSON value. Repeatable.",
         show_default=False,
     ),
 ]
 Tags = Annotated[
     tuple[str, ...],
-    Parameter(name="--tag", help="A word to find the run by. May be repeated.", show_default=False),
+    Parameter(name="--tag", help="A tag to find the run by. Repeatable.", show_default=False),
 ]
 Answers = Annotated[
     str | None,
@@ -149,9 +149,9 @@ class Continue:
     accept_changes: AcceptChanges = False
     original: Original = False
     wait: Wait = False
-    queue: Annotated[bool, Parameter(help="Only decide: the run is queued, and a worker executes it.")] = (
-        False
-    )
+    queue: Annotated[
+        bool, Parameter(help="Only store the decision: the run is queued, and a worker executes it.")
+    ] = False
     answers: Answers = None
     cwd: WorkingDirectory = None
     verbose: Verbose = False
@@ -161,20 +161,23 @@ CONTINUE = Continue()
 LogFormat = Annotated[
     Literal["text", "json"] | None,
     Parameter(
-        help="Lines for people, or one JSON object per line on standard error, each with the run and step "
-        "that it is about (ONWARD_LOG; text)."
+        help="text: lines for people; json: one object per line on standard error, with its run and step "
+        "(ONWARD_LOG; text)."
     ),
 ]
-RunId = Annotated[str | None, Parameter(help="An id of your own for the new run: 1 to 64 of a-z, 0-9 and -.")]
+RunId = Annotated[str | None, Parameter(help="Your own id for the new run: 1 to 64 of a-z, 0-9 and -.")]
 Chat = Annotated[
     str | None,
     Parameter(
-        help="The chat that the run's models speak in, and whose limits count (docs/messages.md). "
-        "Default: one of its own.",
+        help="The chat of the run's models, whose limits apply (docs/messages.md). Default: a chat of its "
+        "own.",
     ),
 ]
 Project = Annotated[
-    str | None, Parameter(help="The project whose limits and usage the run counts in (docs/limits.md).")
+    str | None,
+    Parameter(
+        help="The project of the run, whose limits apply and whose usage includes the run (docs/limits.md)."
+    ),
 ]
 Workspace = Annotated[
     str | None,

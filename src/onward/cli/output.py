@@ -68,7 +68,7 @@ def with_command_first(words: Sequence[str]) -> list[str]:
         )
     for flag in (word.partition("=")[0] for word in before if word.startswith("-")):
         if flag in WITH_VALUE and any(word.partition("=")[0] == flag for word in command):
-            raise errors.InvalidInput(f"{flag} is given twice; say it once.")
+            raise errors.InvalidInput(f"{flag} is given twice; give it once.")
     return [*command, *before]
 
 
@@ -146,9 +146,7 @@ def _setting(setting: str, flag: str) -> tuple[str, Any]:
     try:
         return key, json.loads(value)
     except (ValueError, RecursionError) as error:
-        raise errors.InvalidInput(
-            f"{flag} {key}:= is followed by something that is not JSON: {error}."
-        ) from None
+        raise errors.InvalidInput(f"{flag} {key}:= needs JSON: {error}.") from None
 
 
 def one_of(flags: Mapping[str, bool]) -> str | None:
@@ -156,7 +154,7 @@ def one_of(flags: Mapping[str, bool]) -> str | None:
     given = [name for name, is_given in flags.items() if is_given]
     if len(given) > 1:
         raise errors.InvalidInput(
-            f"{' and '.join(f'--{name}' for name in given)} contradict each other; say one."
+            f"{' and '.join(f'--{name}' for name in given)} contradict each other; give one of them."
         )
     return given[0] if given else None
 
@@ -190,9 +188,9 @@ def sentence(error: CycloptsError, commands: Collection[str]) -> str:
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         return _missing(error, error.argument)
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
-        return f"There is no place for {shlex.join(error.unused_tokens)}."
+        return f"Unexpected argument: {shlex.join(error.unused_tokens)}."
     if isinstance(error, RepeatArgumentError):
-        return f"{error.token.keyword} is given twice; say it once."
+        return f"{error.token.keyword} is given twice; give it once."
     return str(error)
 
 

@@ -443,10 +443,10 @@ class Saying(msgspec.Struct, frozen=True):
 def check_said(chat: str, text: str) -> None:
     """Refuse what cannot be said in a chat, or not in this one."""
     if not check_name("the chat", chat):
-        raise InvalidInput("no chat is named; write its name, such as support-17.")
+        raise InvalidInput("the chat is missing; write its name, such as support-17.")
     check_scoped("the chat", chat)
     if chat.startswith(RUN_CHATS):
-        raise InvalidInput(f"{chat!r} is the chat of a run, where only its models speak; name another.")
+        raise InvalidInput(f"{chat!r} is the chat of a run, which only its models can use; name another.")
     check_text("the message", text)
     if not text or len(text) > SAID_CHARACTERS_MAX:
         raise InvalidInput(f"a message has 1 to {SAID_CHARACTERS_MAX:,} characters; this has {len(text):,}.")
@@ -564,7 +564,7 @@ class MessageTidying:
         except StoreGone:
             raise
         except StoreError as error:  # the runs that a sweep looks for are more important
-            log.warning("cannot tidy up messages: %s", error)
+            log.warning("cannot clean up messages: %s", error)
             return 0
 
     async def _tidy(self) -> int:

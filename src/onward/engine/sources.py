@@ -120,7 +120,7 @@ def _kept(run: Run) -> str:
     if run.pipeline_version is None:
         return ""
     kept = f"{run.pipeline}@{run.pipeline_version}"
-    return f"the run keeps {kept}, which it began with; start a new run for another version."
+    return f"the run keeps {kept}, with which it started; start a new run for another version."
 
 
 def check_change(
@@ -145,8 +145,8 @@ def check_change(
     if gone:
         raise Refused(
             "pipeline_changed",
-            f"{run.path} lacks nodes that run {run.id} still needs: {', '.join(gone)}; "
-            f"put them back, or {verb} with --original.",
+            f"{run.path} does not have nodes that run {run.id} still needs: {', '.join(gone)}; put them "
+            f"back, or {verb} with --original.",
             details={"was": old.hash, "is": new.hash, "missing": gone},
         )
 

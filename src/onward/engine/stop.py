@@ -33,7 +33,9 @@ class StopSwitch:
     def request(self, reason: str, *, now: bool = False) -> None:
         """Ask; the second time counts as now. `reason` is one of `STOP_REASONS`."""
         if reason not in STOP_REASONS:
-            raise InvalidInput(f"{reason!r} is no reason to stop runs; use one of {', '.join(STOP_REASONS)}.")
+            raise InvalidInput(
+                f"{reason!r} is not a reason to stop runs; use one of {', '.join(STOP_REASONS)}."
+            )
         self.is_now = self.is_now or now or self.reason is not None
         self.reason = self.reason or reason
         if self.is_now and self._grace is not None:

@@ -138,7 +138,7 @@ async def each(
     """
     scope, flow = _here("each")
     if type(limit) is not int or limit < 1:
-        raise InvalidInput(f"each works on at least one item at a time; limit={limit!r} is none.")
+        raise InvalidInput(f"each works on at least one item at a time; limit={limit!r} is too small.")
     named, group = flow.enter(scope, "each")
     branches = _Branches(flow, scope, named, group)
     ended = await branches.all([partial(function, item) for item in items], limit=limit)

@@ -250,8 +250,8 @@ class Flow(Generic[P, R]):
     ) -> None:
         if not inspect.iscoroutinefunction(function):
             raise InvalidInput(
-                f"{getattr(function, '__qualname__', function)} is not async; a flow is an `async def`, and "
-                "what blocks belongs into a step, which may be a plain function."
+                f"{getattr(function, '__qualname__', function)} is not async; write the flow as `async def`, "
+                "and put blocking code into a step, which may be a plain function."
             )
         self.function = function
         self.name = checked_name(name or function.__name__, "a flow")
@@ -338,8 +338,8 @@ class Flow(Generic[P, R]):
         if isinstance(scope, Scope):
             return self._inside(scope, args, kwargs)
         raise InvalidInput(
-            f"flow {self.name!r} was called outside a flow, and nothing of it would be kept; "
-            f"use `await app.call({self.name}.bind(…))`."
+            f"flow {self.name!r} was called outside a flow and would not be recorded; use `await "
+            f"app.call({self.name}.bind(…))`."
             if scope is None
             else f"flow {self.name!r} was called inside a step; call it in the flow."
         )
@@ -408,7 +408,7 @@ def checked_name(name: str, what: str) -> str:
         )
     if POSITIONAL.fullmatch(name):
         raise InvalidInput(
-            f"{name!r} cannot be the name of {what}: an agent's own calls are named like that."
+            f"{name!r} cannot be the name of {what}: such names are reserved for an agent's own calls."
         )
     return name
 

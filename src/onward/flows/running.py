@@ -193,7 +193,7 @@ class FlowRun:
             raise self.stop(
                 InvalidInput(
                     f"{what} was called from a task that the flow did not start; write `await gather(…)` or "
-                    "`await each(…)` of onward in place of asyncio's."
+                    "`await each(…)` of onward instead of asyncio's."
                 )
             )
 
@@ -223,8 +223,8 @@ class FlowRun:
         if self.calls > CALLS_MAX:
             raise self.stop(
                 InvalidInput(
-                    f"flow {self.name!r} made {CALLS_MAX:,} calls, and a flow makes no more; "
-                    "move a part of it into a flow of its own."
+                    f"flow {self.name!r} made {CALLS_MAX:,} calls, the most that a flow can make; move a "
+                    "part of it into a flow of its own."
                 )
             )
         past = scope.ahead()

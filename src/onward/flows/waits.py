@@ -82,7 +82,7 @@ async def ask(
         metadata=metadata,
     )
     if any(flow.step.redactor.redact(choice.label) != choice.label for choice in put.choices):
-        raise InvalidInput(f"a choice of the question {question!r} has a secret in it; use other words.")
+        raise InvalidInput(f"a choice of the question {question!r} contains a secret; use other words.")
     asked = Asked("ask", CallKind.GATE.value, put.hash, msgspec.json.encode([question[:100]]).decode())
     key, past = flow.begin(scope, asked)
     if past is not None and past.is_answered:

@@ -129,7 +129,7 @@ def step_question(
     where = f"the question {key!r}"
     text, about = _text(text, where), plain_text(about, f"what {where} is about")
     if not text.strip():
-        raise InvalidInput(f"{where} is empty; say what people are asked.")
+        raise InvalidInput(f"{where} is empty; write the question.")
     kind = type or (YES_NO if choices is None else MULTIPLE_CHOICE)
     if kind not in QUESTION_TYPES:
         raise InvalidInput(f"the type of {where} is {kind!r}; use one of {', '.join(QUESTION_TYPES)}.")
@@ -176,7 +176,7 @@ def _choices(where: str, kind: str, labels: Sequence[str] | None) -> tuple[Choic
     """One choice per label, each with its own key. Of a yes and a no, the yes comes first."""
     if kind == FREEFORM:
         if labels:
-            raise InvalidInput(f"{where} asks for words, so it has no choices; leave them out.")
+            raise InvalidInput(f"{where} asks for text, so it has no choices; leave them out.")
         return ()
     if isinstance(labels, str) or (labels is None and kind == MULTIPLE_CHOICE):
         raise InvalidInput(f"{where} needs a list of choices, such as choices=['Charge', 'Cancel'].")
@@ -203,7 +203,7 @@ def _default(where: str, kind: str, choices: Sequence[Choice], default: str) -> 
         return ""
     found = meant(kind, choices, default)
     if found is None:
-        names = ", ".join(choice.label for choice in choices) or "none, it asks for words"
+        names = ", ".join(choice.label for choice in choices) or "none, it asks for text"
         raise InvalidInput(f"the default of {where} is {default!r}; its choices are {names}.")
     return found.key
 
@@ -591,7 +591,7 @@ class RecordedCalls:
             metadata=metadata,
         )
         if any(self.redactor.redact(choice.label) != choice.label for choice in asked.choices):
-            raise InvalidInput(f"a choice of the question {key!r} has a secret in it; use other words.")
+            raise InvalidInput(f"a choice of the question {key!r} contains a secret; use other words.")
         self.functions.check_open()
         return await self.recorder.ask(key, asked)
 

@@ -122,9 +122,7 @@ GOAL_UNMET = _row(
     ),
 )
 CRASH_LOOP = _row("crash_loop", Reason(FAILED, _PERSON, "its holders kept dying without a new checkpoint"))
-FLOW_CHANGED = _row(
-    "flow_changed", Reason(FAILED, _PERSON, "a flow's code calls something else than its history has")
-)
+FLOW_CHANGED = _row("flow_changed", Reason(FAILED, _PERSON, "the code of a flow does not match its history"))
 PIPELINE_ERROR = _row(
     "pipeline_error", Reason(FAILED, _PERSON, "the pipeline itself does not let it continue")
 )

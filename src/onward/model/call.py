@@ -243,7 +243,8 @@ def check_call_key(key: object) -> str:
         )
     if POSITIONAL.fullmatch(key):
         raise InvalidInput(
-            f"{key!r} cannot be the key of a call: an agent's own calls are named like that; choose another."
+            f"{key!r} cannot be the key of a call: such names are reserved for an agent's own calls; choose "
+            "another."
         )
     return key
 

@@ -85,7 +85,7 @@ def _check_text(text: str, where: str) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise UnstorableValue(f"{where} holds half of a character (a lone surrogate).") from None
+            raise UnstorableValue(f"{where} contains half of a character (a lone surrogate).") from None
 
 
 def plain_text(text: object, where: str) -> str:

@@ -70,11 +70,11 @@ def check_scope(text: str) -> str:
     kind, slash, id = text.partition("/")
     if kind not in SCOPE_KINDS or (slash and not id) or not text.isprintable():
         raise InvalidInput(
-            f"{text!r} is no scope; write chat/ID, project/ID, run/ID or day/YYYY-MM-DD, or one of "
+            f"{text!r} is not a scope; write chat/ID, project/ID, run/ID or day/YYYY-MM-DD, or one of "
             f"{', '.join(SCOPE_KINDS)} for the default of all of that kind."
         )
     if kind == DAY and slash and not _is_day(id):
-        raise InvalidInput(f"{id!r} is no day; write day/YYYY-MM-DD (UTC), or day for every day.")
+        raise InvalidInput(f"{id!r} is not a day; write day/YYYY-MM-DD (UTC), or day for every day.")
     return check_name("the scope", text)
 
 

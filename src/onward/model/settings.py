@@ -159,7 +159,7 @@ def _wrong_address(value: str) -> str:
         return "write an address that begins with https:// or http:// and a host"
     if parts.username is not None or parts.password is not None:
         return "it has a user or a password in it; let `secret` sign the requests instead"
-    return "port 0 is none" if port == 0 else ""
+    return "port 0 cannot be used" if port == 0 else ""
 
 
 def _kinds(table: Mapping[str, object], where: str) -> tuple[NotificationKind, ...]:

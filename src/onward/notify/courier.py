@@ -83,7 +83,7 @@ def is_too_late(claimed: Delivery, now_us: int) -> Attempted | None:
         error = claimed.error or "the process that delivered it died"
         return Attempted(DeliveryState.FAILED, claimed.response, error)
     if claimed.tries == 1 and now_us - claimed.created_at_us > AGE_S_MAX * 1_000_000:
-        return Attempted(DeliveryState.FAILED, None, f"nobody delivered it for {AGE_S_MAX // 86_400} days")
+        return Attempted(DeliveryState.FAILED, None, f"it was not delivered for {AGE_S_MAX // 86_400} days")
     return None
 
 
@@ -234,7 +234,8 @@ class Courier:
                     break
                 if left_s <= FINISH_S - POLL_S:
                     self._warn_once(
-                        f"waiting for {_count(len(self._tasks))} to be delivered; Ctrl-C ends that"
+                        f"waiting for {_count(len(self._tasks))} to be delivered; press Ctrl-C to stop "
+                        "waiting"
                     )
                 await self._clock.wait_s(min(left_s, POLL_S), self._news)
             await self._cut_off()

@@ -173,9 +173,7 @@ def _post(connection: HTTPConnection, target: str, body: bytes, headers: dict[st
     if 200 <= status < 300:
         return SendResult(status)
     if 300 <= status < 400:
-        return SendResult(
-            status, f"HTTP {status}: it redirects, which is not followed; write the final address"
-        )
+        return SendResult(status, f"HTTP {status}: redirects are not followed; write the final address")
     said = answer.read(ANSWER_BYTES_MAX).decode("utf-8", "replace").strip()
     return SendResult(status, f"HTTP {status}" + (f": {said}" if said else ""))
 

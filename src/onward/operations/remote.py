@@ -58,7 +58,7 @@ class Server(msgspec.Struct, frozen=True):
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise InvalidInput(
-                f"the server {self.url[:80]!r} is no address; write one such as http://127.0.0.1:8765."
+                f"the server {self.url[:80]!r} is not an address; write one such as http://127.0.0.1:8765."
             )
 
 
@@ -327,8 +327,8 @@ class Group:
             route = route_of(f"{self._name}.{method}")
         except StopIteration:
             raise InvalidInput(
-                f"a server cannot be asked for this ({method.replace('_', ' ')}); run the command where the "
-                "database is, without --server."
+                f"a server cannot do this ({method.replace('_', ' ')}); run the command where the database "
+                "is, without --server."
             ) from None
         if route.pages:
             return lambda request: pages(self._connection, route, request)
@@ -378,7 +378,7 @@ def _parts(
         name for name in (*route.left_out, *route.local) if name in changed and name not in IGNORED
     ]:
         raise InvalidInput(
-            f"{', '.join(name.replace('_', ' ') for name in missing)} cannot be given to a server; leave it "
+            f"{', '.join(name.replace('_', ' ') for name in missing)} cannot be sent to a server; leave it "
             "out, or run the command where the database is, without --server."
         )
     path = route.path
@@ -407,13 +407,13 @@ def _decoded(response: aiohttp.ClientResponse, body: bytes) -> Any:
     major = response.headers.get("Onward-Api", "")
     if major.partition(".")[0] != API:
         raise InvalidInput(
-            f"{response.url.origin()} is no server of Onward that this version understands "
-            f"(Onward-Api {major or 'is missing'}, not {API})."
+            f"{response.url.origin()} is not an Onward server that this version understands (Onward-Api "
+            f"{major or 'is missing'}, not {API})."
         )
     try:
         told = msgspec.json.decode(body) if body else None
     except msgspec.DecodeError:
-        raise StoreUnavailable(f"{response.url.origin()} replied something that is not JSON.") from None
+        raise StoreUnavailable(f"{response.url.origin()} sent a reply that is not JSON.") from None
     if response.status < 400:
         return told
     raise error_of(told if isinstance(told, dict) else {"code": "internal", "status": response.status})

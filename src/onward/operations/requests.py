@@ -143,7 +143,7 @@ class ListRuns(Request, frozen=True, kw_only=True):
         if self.since is not None:
             since_us(self.since)
         if self.find is not None and self.is_filtered:
-            raise InvalidInput("find is a search of its own; leave the other filters out.")
+            raise InvalidInput("find cannot be combined with other filters; leave them out.")
 
     @property
     def is_filtered(self) -> bool:
@@ -210,7 +210,7 @@ class LimitRaise(Request, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         AMOUNT.check(self.value, "value")
         if self.measure == VISITS and self.kind != "run":
-            raise InvalidInput(f"visits are counted in runs alone, not in a {self.kind}; write run.visits.")
+            raise InvalidInput(f"visits are counted only for a run, not for a {self.kind}; write run.visits.")
 
 
 class SubmitRun(NewRun, frozen=True, kw_only=True):

@@ -222,7 +222,7 @@ async def checkpoint_before(log: RunLog, run: Run, wanted: str) -> int:
     seq = found.before[meant[-1]]
     if seq is None:
         raise InvalidInput(
-            f"{meant[-1]} began because the run was resumed with --from, and no checkpoint of run {run.id} "
+            f"{meant[-1]} started because the run was resumed with --from, and no checkpoint of run {run.id} "
             "leads to it; fork with --checkpoint SEQ --no-run, and resume the fork with --from."
         )
     return seq
@@ -236,8 +236,8 @@ async def no_place_named(log: RunLog, run_id: str, head: int) -> InvalidInput:
         f", and older ones (`onward checkpoints {run_id}` lists them all)" if len(named) > NAMED_MAX else ""
     )
     return InvalidInput(
-        f"say where the fork of run {run_id} begins: --from STEP, or --checkpoint SEQ; "
-        f"it has the checkpoints {', '.join(shown)}{more}."
+        f"name the point where the fork of run {run_id} starts: --from STEP, or --checkpoint SEQ; it has the "
+        f"checkpoints {', '.join(shown)}{more}."
     )
 
 

@@ -110,7 +110,7 @@ def _foreign(name: str, receipt: Receipt, run_id: str) -> Finding | None:
         return None
     theirs, ours = called(receipt.run_id), called(run_id)
     return Finding(
-        "foreign", name, f"{name} is of run {theirs} ({receipt.run_id}), not of {ours} ({run_id})."
+        "foreign", name, f"{name} belongs to run {theirs} ({receipt.run_id}), not to {ours} ({run_id})."
     )
 
 
@@ -122,12 +122,15 @@ def _misfit(
     if foreign is not None:
         return foreign
     if name != step_file(receipt.step_id, receipt.agent_key):
-        return Finding("misnamed", name, f"{name} says that it is of step {receipt.step_id}.")
+        return Finding("misnamed", name, f"{name} says that it belongs to step {receipt.step_id}.")
     others = [
         other for other, (rival, _) in read.items() if rival.step_id == receipt.step_id and other != name
     ]
     if others:
-        says = f"{name} and {', '.join(others)} are both of step {receipt.step_id}; only the log can tell."
+        says = (
+            f"{name} and {', '.join(others)} both belong to step {receipt.step_id}; only the log can tell "
+            "which is right."
+        )
         return Finding("duplicate", name, says)
     return None
 
@@ -145,13 +148,21 @@ def _disagreement(
     if expected is None:
         rival = next((other for other, one in committed.items() if one.step == receipt.step_id), None)
         if rival is not None:
-            return Finding("duplicate", name, f"{name} is of {receipt.step_id}, whose receipt is {rival}.")
-        return Finding("partial", name, f"{name} is of {receipt.step_id}, which the log has not ended.")
+            return Finding(
+                "duplicate", name, f"{name} belongs to {receipt.step_id}, whose receipt is {rival}."
+            )
+        return Finding(
+            "partial", name, f"{name} belongs to {receipt.step_id}, which has not ended in the log."
+        )
     if receipt.sequence < expected.sequence:
-        says = f"{name} is of event {receipt.sequence}; the step ended again at event {expected.sequence}."
+        says = (
+            f"{name} belongs to event {receipt.sequence}; the step ended again at event {expected.sequence}."
+        )
         return Finding("stale", name, says)
     if receipt.sequence > expected.sequence:
-        return Finding("partial", name, f"{name} tells of event {receipt.sequence}, which was never written.")
+        return Finding(
+            "partial", name, f"{name} refers to event {receipt.sequence}, which was never written."
+        )
     return Finding("altered", name, f"{name} is not what event {receipt.sequence} of the log says.")
 
 
@@ -160,14 +171,16 @@ def _unfinished(folder: Folder, parts: Path, name: str, receipt: Receipt, hash: 
     try:
         content = folder.read(parts, name, limit=BYTES_MAX)
         if content is None:
-            return Finding("partial", name, f"{name} tells of a finished step, and its handoff is missing.")
+            return Finding("partial", name, f"{name} records a finished step, and its handoff is missing.")
         if read_handoff(content, f"{HANDOFFS}/{name}").receipt_hash == hash:
             return None
     except InvalidInput as error:
         return Finding("wrong_schema", name, str(error))
     except OSError as error:
         return Finding("unreadable", name, f"{HANDOFFS}/{name}: {error.strerror or error}.")
-    return Finding("partial", name, f"the handoff of {receipt.step_id} is of another receipt than {name}.")
+    return Finding(
+        "partial", name, f"the handoff of {receipt.step_id} belongs to another receipt than {name}."
+    )
 
 
 Action = Literal["start", "continue", "retry", "stuck", "done"]
@@ -254,14 +267,14 @@ class _Walk(msgspec.Struct, frozen=True):
             assert last.routing is not None
             node, behind = last.routing.to, last.step_id
             if last.routing.edge in self.definition.restarts:
-                return [_Point(None, "done", f"behind {behind} another run began", behind)]
+                return [_Point(None, "done", f"after {behind} another run started", behind)]
         if line and node in (None, join, self.definition.graph.exit_id):
             return []
         if node is None and last is not None and has_edges(self.definition, last.node):
             why = f"{behind} has finished, and none of its edges could be taken"
             return [_Point(None, "stuck", why, behind)]
         if node is None:
-            return [_Point(None, "done", f"nothing leads on from {behind}", behind)]
+            return [_Point(None, "done", f"nothing follows after {behind}", behind)]
         if node not in self.definition.graph.nodes:
             raise InvalidInput(
                 f"the receipts lead to the node {node!r}, which the plan lacks; give the run's own pipeline."
@@ -273,7 +286,7 @@ class _Walk(msgspec.Struct, frozen=True):
                 return inside
         if behind is None and not line:
             return [_Point(step, "start", "no step has a trusted receipt", None)]
-        why = f"{behind} leads to {node}" if behind else f"the branch begins with {node}"
+        why = f"{behind} leads to {node}" if behind else f"the branch starts with {node}"
         return [_Point(step, "continue", why, behind)]
 
     def _visits(self, line: str, node: str) -> int:

@@ -329,7 +329,9 @@ def _pattern(where: str, pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise InvalidInput(f"the pattern {pattern!r} of {where} is no regular expression: {error}.") from None
+        raise InvalidInput(
+            f"the pattern {pattern!r} of {where} is not a regular expression: {error}."
+        ) from None
 
 
 _HOLDS_SECRET = re.compile(

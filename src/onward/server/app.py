@@ -218,7 +218,7 @@ def _check_framing(headers: Sequence[tuple[bytes, bytes]]) -> None:
 
 def _draining() -> Problem:
     headers = {"Retry-After": "5"}
-    return Problem(503, "draining", "this server stops, and takes no new work.", headers=headers)
+    return Problem(503, "draining", "this server is stopping and accepts no new work.", headers=headers)
 
 
 def _accepted(headers: Sequence[tuple[bytes, bytes]]) -> str:
@@ -280,7 +280,7 @@ class _Tree:
         if method not in node._here:
             known = sorted(node._here.keys() - {STREAM, PAGE, SOCKET})
             headers = {"Allow": ", ".join(known)} if known else {}
-            raise Problem(405, "method", f"{method[:20]} is not answered here.", headers=headers)
+            raise Problem(405, "method", f"{method[:20]} is not allowed here.", headers=headers)
         place, names = node._here[method]
         return place, dict(zip(names, values, strict=True))
 

@@ -66,7 +66,7 @@ def is_deeper(body: bytes, depth: int) -> bool:
 
 def _check_type(given: str | None, encoding: str | None) -> None:
     if encoding is not None and encoding.lower() != "identity":
-        raise Problem(415, "content_type", "the body is encoded; send it as it is.")
+        raise Problem(415, "content_type", "the body has a Content-Encoding; send it without one.")
     if given is None:
         return
     kind, _, parameter = given.partition(";")

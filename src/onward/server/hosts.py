@@ -36,7 +36,7 @@ class Hosts(msgspec.Struct, frozen=True):
         """Refuse a request that was meant for somebody else, or sent by somebody else's page."""
         hosts = [value for name, value in headers if name == b"host"]
         if len(hosts) != 1 or not self.has_host(hosts[0]):
-            raise Problem(421, "wrong_host", "this server does not have the address in Host.")
+            raise Problem(421, "wrong_host", "the Host header is not an address of this server.")
         origins = [value for name, value in headers if name == b"origin"]
         if len(origins) > 1 or not self.origins.issuperset(origins):
             raise _foreign()
@@ -83,9 +83,11 @@ def _public(url: str, port: int) -> Hosts:
     """Behind a proxy: the address that people use; and this machine's own, for probes and commands here."""
     found = urlsplit(url)
     if found.scheme not in _ORDINARY_PORTS or not found.hostname or found.query or found.fragment:
-        raise InvalidInput(f"the public address {url[:80]!r} is none; write one such as https://host/onward.")
+        raise InvalidInput(
+            f"the public address {url[:80]!r} is not an address; write one such as https://host/onward."
+        )
     if found.username is not None or found.password is not None:
-        raise InvalidInput("the public address names a user; leave that out.")
+        raise InvalidInput("the public address contains a user; leave that out.")
     own = found.port or _ORDINARY_PORTS[found.scheme]
     host, end = bracketed(found.hostname), "" if own == _ORDINARY_PORTS[found.scheme] else f":{own}"
     base = found.path.rstrip("/")

@@ -52,8 +52,8 @@ def check_bind(settings: ServeSettings, chosen: str | None) -> None:
         )
     if not settings.is_tls and not settings.insecure_http:
         raise InvalidInput(
-            f"{settings.host} can be reached from elsewhere, where tokens could be read on their way; give "
-            "--tls-cert and --tls-key, or put a proxy in front of 127.0.0.1, or say --insecure-http."
+            f"{settings.host} can be reached from elsewhere, and tokens could be read in transit; give "
+            "--tls-cert and --tls-key, or put a proxy in front of 127.0.0.1, or give --insecure-http."
         )
 
 
@@ -65,9 +65,9 @@ def check_files(paths: Iterable[str]) -> None:
         except FileNotFoundError:
             continue
         if found.st_uid != os.getuid() and os.getuid() != 0:
-            raise InvalidInput(f"{path} belongs to another user; a server works on its own files alone.")
+            raise InvalidInput(f"{path} belongs to another user; a server uses only files of its own user.")
         if stat.S_IMODE(found.st_mode) & 0o022:
-            raise InvalidInput(f"others may write {path}; `chmod go-w {path}` ends that.")
+            raise InvalidInput(f"other users may write to {path}; to fix this, run `chmod go-w {path}`.")
 
 
 @contextlib.contextmanager
@@ -88,9 +88,9 @@ def bound(settings: ServeSettings) -> Iterator[socket.socket]:
 def _cannot(error: OSError, settings: ServeSettings) -> str:
     where = f"port {settings.port} of {settings.host}"
     if error.errno == errno.EADDRINUSE:
-        return f"{where} is in use; stop what uses it, or choose another with --port."
+        return f"{where} is in use; stop the process that uses it, or choose another with --port."
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"{where} may not be opened; choose one above 1023."
+        return f"{where} needs more rights; choose one above 1023."
     return f"cannot listen on {where}: {error.strerror or error}."
 
 

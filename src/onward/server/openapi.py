@@ -19,8 +19,8 @@ from onward.version import VERSION
 REF = "#/components/schemas/{name}"
 KEY = "1 to 200 printable ASCII characters: the same request again finds what the first one did"
 INTRODUCTION = (
-    "Send `Authorization: Bearer TOKEN`. A run is named by its whole id. Lists repeat a parameter. What goes "
-    "wrong is told as application/problem+json: programs read `code`."
+    "Send `Authorization: Bearer TOKEN`. A run is named by its whole id. Lists repeat a parameter. Errors "
+    "are sent as application/problem+json: programs read `code`."
 )
 
 

@@ -124,7 +124,7 @@ async def metrics(asked: Asked) -> Response:
     """Figures for Prometheus."""
     figures: Figures | None = asked.context.extra.get("metrics")
     if figures is None:
-        raise Problem(404, "not_found", "this server has no figures.")
+        raise Problem(404, "not_found", "this server has no metrics.")
     page = await figures.answer("/metrics")
     return Response(page.body, page.status, media_type=page.content_type)
 

@@ -32,7 +32,7 @@ class Rate:
             raise Problem(
                 429,
                 code,
-                "that is too often; ask again later.",
+                "too many requests; try again later.",
                 headers={"Retry-After": str(ceil(wait_s))},
             )
         self._buckets[who].left -= 1

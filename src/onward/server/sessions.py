@@ -55,7 +55,7 @@ async def sign_in(asked: Asked) -> Response:
     """Make a session of a code or a token."""
     given = msgspec.json.decode(await read_body(asked) or b"{}", type=SignIn)
     if (given.code is None) == (given.token is None):
-        raise InvalidInput("send a code or a token, one of the two.")
+        raise InvalidInput("send either a code or a token.")
     context, credentials = asked.context, _credentials(asked)
     access = access_of(context)
     if given.code is not None:

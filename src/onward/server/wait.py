@@ -53,4 +53,4 @@ async def until_still(context: Context, run: str, seconds: float) -> None:
         ended = await asyncio.gather(*waits, return_exceptions=True)
     for error in ended:
         if isinstance(error, OnwardError):
-            log.warning("run %s, which somebody waits for, could not be looked at: %s", run, error)
+            log.warning("run %s, which a client waits for, could not be read: %s", run, error)

@@ -291,7 +291,7 @@ async def _serve(script: ModelScript, ledger: RequestLedger, port: int) -> None:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > PORT_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; write a number from 0 to {PORT_MAX}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; write a number from 0 to {PORT_MAX}")
     return int(text)
 
 
@@ -303,7 +303,7 @@ def _options() -> argparse.Namespace:
         "docs/testing.md describes the script.",
     )
     parser.add_argument(
-        "script", nargs="?", help="a JSON file; without one, the model repeats what it is told"
+        "script", nargs="?", help="a JSON file; without one, the model repeats the last message"
     )
     parser.add_argument(
         "--ledger", metavar="FILE", help="add every request to this file, a JSON object a line"

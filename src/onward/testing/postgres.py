@@ -394,7 +394,7 @@ def main() -> int:
     )
     parser.add_argument("--no-fsync", action="store_true", help="faster, and unsafe if the machine stops")
     parser.add_argument(
-        "--binaries", metavar="DIR", type=Path, help="the directory that holds initdb and postgres"
+        "--binaries", metavar="DIR", type=Path, help="the directory that contains initdb and postgres"
     )
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell ignores the first for what it starts with `&`

@@ -104,7 +104,7 @@ class ScriptedModel:
             raise llm.ModelFailed(error_in_stream(asked, _WIRE.error(500)["error"], head))
         what = "broke off its answer (the connection was closed)"
         if reply.break_with == "malformed":
-            what = "sent something that is no answer"
+            what = "sent an invalid answer"
         if reply.break_with == "stall":
             limit_s = self._limits.between_s if reply.break_after else self._limits.first_byte_s
             await self._wait(limit_s)

@@ -98,7 +98,7 @@ class Git(msgspec.Struct, frozen=True):
             ) from None
         except OSError as error:
             raise WorkspaceFailed(
-                f"git cannot be run in {self.directory}: {error.strerror or error}."
+                f"git cannot run in {self.directory}: {error.strerror or error}."
             ) from error
         if done.returncode < 0:
             raise GitKilled(f"git {arguments[0]} in {self.directory} was ended by signal {-done.returncode}.")

@@ -278,7 +278,7 @@ def test_the_command_lines_are_those_that_the_programs_document() -> None:
 
 
 def test_a_node_cannot_put_a_flag_onto_the_command_line_as_its_model() -> None:
-    with pytest.raises(InvalidInput, match="is no name"):
+    with pytest.raises(InvalidInput, match="is not a valid name"):
         model_of(CLAUDE, "a", model="--dangerously-skip-permissions", provider="")
     with pytest.raises(InvalidInput, match="asks models of anthropic"):
         model_of(CLAUDE, "a", model="openai:gpt-5", provider="")

@@ -417,9 +417,9 @@ async def test_a_program_that_is_not_there_is_named_with_the_way_to_install_it(
     ("attrs", "why"),
     [
         ('agent_program="nobody"', "'nobody', which is not known; write one of mine"),
-        ('agent_program="command: ./agent --flag"', "a pipeline only names programs"),
+        ('agent_program="command: ./agent --flag"', "a pipeline can only name programs"),
         (f'{MINE}, allowed_tools="shell"', "has tools of its own"),
-        (f'{MINE}, llm_model="--flag"', "is no name"),
+        (f'{MINE}, llm_model="--flag"', "is not a valid name"),
         ("", "no model provider is set up"),
     ],
 )

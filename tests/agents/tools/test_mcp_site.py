@@ -61,7 +61,7 @@ async def test_a_session_that_is_lost_is_begun_again() -> None:
 
 async def test_a_server_that_forgets_every_session_is_given_up() -> None:
     async with site("forgetful") as (served, client):
-        with pytest.raises(ServerFailed, match="forgets every session"):
+        with pytest.raises(ServerFailed, match="loses every session"):
             await client.named()
         assert served.number <= 2
 
@@ -72,7 +72,7 @@ async def test_a_server_that_forgets_every_session_is_given_up() -> None:
         ("status", "the MCP server 'files' refused the request (503); check its url and its state"),
         ("locked", "refused the request (401); check its headers"),
         ("moved", "refused the request (307); check its url and its state"),
-        ("page", "answered with text/html, which is no message; check its url"),
+        ("page", "answered with text/html, which is not a message; check its url"),
     ],
 )
 async def test_an_address_that_is_no_server_says_why(fault: str, told: str) -> None:

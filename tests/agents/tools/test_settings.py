@@ -51,7 +51,7 @@ async def test_requests_are_offered_only_if_a_host_is_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = step_in(tmp_path, 'allowed_tools="http_get"').node
-    with pytest.raises(InvalidInput, match="allows the tool 'http_get', which nobody offers"):
+    with pytest.raises(InvalidInput, match="allows the tool 'http_get', which does not exist"):
         toolbox(tmp_path, monkeypatch).check_node(node)
     toolbox(tmp_path, monkeypatch, HTTP).check_node(node)
 

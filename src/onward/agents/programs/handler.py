@@ -215,8 +215,8 @@ def _given_up(failed: llm.ModelFailed) -> Result:
 
 
 def _changed(step: StepContext) -> Result:
-    why = f"what {step.node.id} asks has changed since it was asked first; "
-    failed = Result.fail(f"{why}retry the step to ask anew, or resume with --original.", retryable=False)
+    why = f"the request of {step.node.id} has changed since it was first sent; "
+    failed = Result.fail(f"{why}retry the step to ask again, or resume with --original.", retryable=False)
     return replace(failed, stop=PIPELINE_ERROR, keeps_calls=True)
 
 
@@ -283,8 +283,8 @@ def wanted_by(node: Node, programs: Mapping[str, Program], path: str | None = No
     if name.startswith(COMMAND_PREFIX):
         command = name.removeprefix(COMMAND_PREFIX).split()
         raise InvalidInput(
-            f"node {node.id!r} spells out the command of its program; a pipeline only names programs. Write "
-            f"command = {command} under [programs.NAME] in onward.toml, and agent_program=NAME here."
+            f"node {node.id!r} contains the command of its program, and a pipeline can only name programs. "
+            f"Write command = {command} under [programs.NAME] in onward.toml, and agent_program=NAME here."
         )
     program = programs.get(name)
     if program is None:

@@ -217,7 +217,9 @@ def model_of(program: Program, node_id: str, *, model: str, provider: str) -> st
             f"which asks models of {program.provider}; correct llm_model, or leave it out."
         )
     if model and not _MODEL.fullmatch(model):
-        raise InvalidInput(f"node {node_id!r} wants the model {model[:80]!r}, which is no name; correct it.")
+        raise InvalidInput(
+            f"node {node_id!r} wants the model {model[:80]!r}, which is not a valid name; correct it."
+        )
     return model
 
 

@@ -183,7 +183,7 @@ def _trouble(finished: CommandExit, *, is_empty: bool) -> pieces.TurnFailed:
     """Why a program ended without an answer, as far as it can be seen from outside."""
     said = finished.stderr.strip()[-STDERR_CHARACTERS:]
     if is_empty:
-        return pieces.TurnFailed("it answered nothing", FailureKind.EMPTY.value)
+        return pieces.TurnFailed("it gave no answer", FailureKind.EMPTY.value)
     if finished.signal is not None:
         return pieces.TurnFailed(f"it was ended by signal {finished.signal}", FailureKind.CUT.value)
     how = f"it ended without a result, with exit code {finished.exit_code}"

@@ -150,7 +150,7 @@ class AgentHandler:
     ) -> Answered:
         """The answer to request `number` of the step, asked as often as its failures allow.
 
-        One that was answered before is read from the log. An answer that broke off is asked for anew, or
+        One that was answered before is read from the log. An answer that broke off is requested again, or
         continued where it ended.
         """
         call = f"m{number}"
@@ -182,7 +182,7 @@ class AgentHandler:
                     thread = _shorter(step, thread, failed)
                 elif prefix and failed.failure.kind in NOT_CONTINUED:
                     step.log(
-                        f"the answer that broke off could not be continued, and is asked for anew: {failed}"
+                        f"the answer that broke off could not be continued, and is requested again: {failed}"
                     )
                     continues = False
                 else:
@@ -262,8 +262,8 @@ def _given_up(failed: llm.ModelFailed) -> Result:
 
 
 def _changed(step: StepContext) -> Result:
-    why = f"what {step.node.id} asks has changed since it was asked first; "
-    failed = Result.fail(f"{why}retry the step to ask anew, or resume with --original.", retryable=False)
+    why = f"the request of {step.node.id} has changed since it was first sent; "
+    failed = Result.fail(f"{why}retry the step to ask again, or resume with --original.", retryable=False)
     return replace(failed, stop=PIPELINE_ERROR, keeps_calls=True)
 
 

@@ -133,7 +133,7 @@ class Rounds:
         wanted = _signature(calls)
         if wanted in self._warned:
             names = ", ".join(dict.fromkeys(call.name for call in calls))
-            return Result.fail(f"the agent makes the same calls again and again ({names})")
+            return Result.fail(f"the agent repeats the same calls ({names})")
         if len(calls) > CALLS_MAX:
             self._warned.add(wanted)
             return UseTools(calls, refused=TOO_MANY.format(count=len(calls)))

@@ -76,7 +76,7 @@ def _check_bounds(schema: dict[str, Any], where: str) -> None:
     try:
         size = len(msgspec.json.encode(schema))
     except (TypeError, ValueError, msgspec.MsgspecError):
-        raise InvalidInput(f"{where} holds something that is not JSON; write plain values.") from None
+        raise InvalidInput(f"{where} contains something that is not JSON; write plain values.") from None
     if size > SCHEMA_BYTES_MAX:
         raise InvalidInput(f"{where} has {size:,} bytes; at most {SCHEMA_BYTES_MAX:,} are possible.")
     _Visits(schema, where).check()

@@ -56,8 +56,8 @@ class Toolbox(msgspec.Struct, frozen=True):
         for name in names:
             if _ODD.search(name):
                 raise InvalidInput(
-                    f"node {node.id!r} allows the tool {name[:100]!r}, which is no name; use letters, "
-                    "digits, _ and -, with * for any letters."
+                    f"node {node.id!r} allows the tool {name[:100]!r}, which is not a valid name; use "
+                    "letters, digits, _ and -, with * for any letters."
                 )
         return names
 
@@ -66,8 +66,8 @@ class Toolbox(msgspec.Struct, frozen=True):
         for name in self.allowed(node):
             if not any(source.check_name(name, node) for source in self.sources):
                 raise InvalidInput(
-                    f"node {node.id!r} allows the tool {name!r}, which nobody offers; "
-                    "correct allowed_tools, or set the tool up in the project's settings."
+                    f"node {node.id!r} allows the tool {name!r}, which does not exist; correct "
+                    "allowed_tools, or set up the tool in the project's settings."
                 )
 
     async def of(self, step: StepContext) -> dict[str, OfferedTool]:

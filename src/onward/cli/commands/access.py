@@ -34,14 +34,14 @@ async def tokens(
         Parameter(
             name="--role",
             negative="",
-            help="With add: viewer, operator, approver or admin. Repeatable, or with commas.",
+            help="With add: viewer, operator, approver or admin. Repeatable, or separated by commas.",
             show_default=False,
         ),
     ] = (),
     expires: Annotated[
-        float | None, duration(Seconds(1.0), help="With add: for how long it is good, such as 90d.")
+        float | None, duration(Seconds(1.0), help="With add: how long the token is valid, such as 90d.")
     ] = None,
-    all: Annotated[bool, Parameter(help="With list: also those that were revoked.")] = False,
+    all: Annotated[bool, Parameter(help="With list: include revoked tokens.")] = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:
@@ -55,7 +55,7 @@ async def tokens(
     if action == "link":
         return await _link(common, out)
     if action != "list" and name is None:
-        raise InvalidInput("say which token, as in `onward tokens add ci --role operator`.")
+        raise InvalidInput("name the token, as in `onward tokens add ci --role operator`.")
     async with access_of(common, makes=action == "add") as access:
         if action == "add":
             return await _add(access, name or "", role, expires, out)
@@ -68,7 +68,10 @@ async def tokens(
     for line in table(TOKEN_HEADINGS, list(map(_token_row, found["tokens"]))) if found["tokens"] else ():
         out.say(line)
     if not found["tokens"]:
-        out.say("no tokens; `onward serve` makes the first, `onward tokens add NAME --role operator` another")
+        out.say(
+            "no tokens; `onward serve` creates the first one, `onward tokens add NAME --role operator` adds "
+            "more"
+        )
     return FINE
 
 
@@ -77,7 +80,7 @@ async def _add(
 ) -> int:
     roles = tuple(one.strip() for word in role for one in word.split(",") if one.strip())
     if not roles:
-        raise InvalidInput("say what it may do, as in --role operator.")
+        raise InvalidInput("give the token a role, as in --role operator.")
     lasts = None if expires is None else int(expires)
     made = await access.add_token(AddToken(name=name, roles=roles, expires_in_s=lasts))
     if out.is_json:
@@ -91,7 +94,7 @@ async def _add(
 def _revoked(token: TokenListed, out: Output) -> int:
     if out.is_json:
         out.value(token)
-    out.say(f"token {token['name']} is revoked; servers take it for five more seconds at most")
+    out.say(f"token {token['name']} is revoked; servers may accept it for up to five more seconds")
     return FINE
 
 
@@ -124,7 +127,7 @@ async def audit(
 ) -> int:
     """List the changes requested over HTTP, newest first.
 
-    Each is written down before it is done. One without a status: the server died before it replied.
+    Each change is recorded before it is made. If one has no status, the server died before it replied.
     """
     async with access_of(common) as access:
         found = await access.list_audit(ListAudit(limit=limit))

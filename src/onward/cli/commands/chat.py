@@ -51,7 +51,7 @@ async def chat(
     /,
     *,
     fresh: Annotated[
-        bool, Parameter(help="Start anew: a run that stopped or is under way is cancelled as superseded.")
+        bool, Parameter(help="Start over: a run that stopped or is under way is cancelled as superseded.")
     ] = False,
     resume: Annotated[
         bool, Parameter(help="Continue the run that stopped, whatever on_message says; also one that failed.")
@@ -65,7 +65,7 @@ async def chat(
         str | None, Parameter(help="A message with the same key counts once, however often you send it.")
     ] = None,
     watch: Annotated[
-        bool, Parameter(help="Execute what follows here, and print the messages, until it stops.")
+        bool, Parameter(help="Execute the run here and print its messages, until it stops.")
     ] = False,
     cwd: Annotated[
         str | None,
@@ -130,7 +130,7 @@ def _text(text: str | None, *, resume: bool) -> str:
         # Blanks at its end do not count, but what was not read might be more.
         return said if len(said) == STDIN_CHARACTERS_MAX else said.strip()
     if text is None and not resume:
-        raise InvalidInput('say something, as in `onward chat site-7 "build me a landing page"`.')
+        raise InvalidInput('write a message, as in `onward chat site-7 "build me a landing page"`.')
     return CONTINUE if text is None else text
 
 
@@ -141,7 +141,9 @@ async def _check_resumable(operations: Operations, chat: str) -> None:
     except ChatNotFound:
         page = None
     if page is None or all(run["status"] in FINAL for run in page["runs"]):
-        raise Refused("nothing_to_resume", f"chat {chat} has no run to resume; say what to do instead.")
+        raise Refused(
+            "nothing_to_resume", f"chat {chat} has no run to resume; write a message that says what to do."
+        )
 
 
 def _tell_sent(desk: Foreground | remote.Desk, sent: chat_shapes.MessageSent) -> int:
@@ -268,7 +270,7 @@ async def _listening(desk: Foreground, chat: str, message: str, *, is_resumed: b
 
 
 CHAT_HEADINGS = ("CHAT", "PROJECT", "RUN", "STATUS", "WAITING", "SINCE")
-NO_CHATS = 'no chats yet; begin one with `onward chat NAME "…"`.'
+NO_CHATS = 'no chats yet; start one with `onward chat NAME "…"`.'
 
 
 async def chats(
@@ -280,9 +282,9 @@ async def chats(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """List chats, newest first, or show one: its runs with plans and stops, its messages, what waits."""
+    """List chats, newest first, or show one: its runs with plans and stops, its messages, what is pending."""
     if (name is None) is not (action == "list"):
-        raise InvalidInput("say which chat to show, as in `onward chats show site-7`; list takes no name.")
+        raise InvalidInput("name the chat to show, as in `onward chats show site-7`; `list` takes no name.")
     async with _looking(common, out) as looking:
         if name is not None:
             page = await looking.show_chat(ShowChat(chat=name, runs=limit))
@@ -342,7 +344,7 @@ def sent_lines(sent: chat_shapes.MessageSent, common: Common | None) -> Iterator
         case "answered":
             yield f"run {name} of chat {chat} has the answer and continues"
         case "gate" if run is not None:
-            yield f"run {name} of chat {chat} waits for an answer; say one of its choices here:"
+            yield f"run {name} of chat {chat} waits for an answer; send one of its choices:"
             for gate in run["gates"]:
                 if gate["decided"] is None:
                     yield from (f"  {line}" for line in gate_lines(gate))

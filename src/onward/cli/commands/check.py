@@ -42,7 +42,8 @@ async def validate(
     /,
     *,
     for_workers: Annotated[
-        bool, Parameter(help="Workers elsewhere run it: a handler that is missing here is only a warning.")
+        bool,
+        Parameter(help="Check for workers elsewhere: a handler that is missing here is only a warning."),
     ] = False,
     common: Common = COMMON,
     out: Out,
@@ -75,9 +76,9 @@ def _counted(findings: Sequence[Diagnostic], severity: Severity) -> str:
 
 
 async def verify(run: RunName | None = None, /, *, common: Common = COMMON, out: Out) -> int:
-    """Read logs whole, check their hash chains, and compare all that is stored with their fold.
+    """Read complete logs, check their hash chains, and compare everything stored with their fold.
 
-    A run's directory tells of steps that were acknowledged: a log that has lost them is a problem, too.
+    A run's directory lists acknowledged steps: if the log has lost one of them, that is reported, too.
     """
     checked: list[RunVerified] = []
     async with store_with_homes(common) as (store, homes):
@@ -94,7 +95,7 @@ async def verify(run: RunName | None = None, /, *, common: Common = COMMON, out:
 
 
 async def doctor(*, common: Common = COMMON, out: Out) -> int:
-    """Say whether the installation and the database can be trusted with runs."""
+    """Check whether the installation and the database are fit for runs."""
     settings = load_settings(db=common.db, app=common.app)
     app = app_of(settings)
     programs = {
@@ -139,13 +140,13 @@ NO_DEFAULT_MODEL = "no default model: set ONWARD_MODEL, or `model` under [agents
 
 def models(
     *,
-    all: Annotated[bool, Parameter(help="Prices of providers that are not set up, too.")] = False,
+    all: Annotated[bool, Parameter(help="Include the prices of providers that are not set up.")] = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:
     """Show which providers of models and which programs are set up, what models cost, and the default model.
 
-    No provider is asked, no key is read and no program started: a key that is there may still be refused.
+    No provider is contacted, no key is read and no program started: a provider may still refuse its key.
     """
     settings = load_settings(db=common.db, app=common.app)
     found = list_models(
@@ -217,7 +218,7 @@ NO_DEFAULT_TOOLS = "a node gets the tools that it names in allowed_tools; withou
 async def tools(*, common: Common = COMMON, out: Out) -> int:
     """Show which tools agents may be allowed to use, and under which rules.
 
-    The rules are those of the tools, with what [tools.NAME] in onward.toml changes (docs/configuration.md).
+    Each tool has rules of its own, which [tools.NAME] in onward.toml can change (docs/configuration.md).
     """
     async with toolbox_of(common, out) as toolbox:
         found = await list_tools(toolbox)

@@ -164,7 +164,7 @@ async def steer(
 
 
 def _count(waiting: int) -> str:
-    return "it" if waiting == 1 else f"all {waiting} instructions that wait"
+    return "it" if waiting == 1 else f"all {waiting} pending instructions"
 
 
 async def dismiss(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:

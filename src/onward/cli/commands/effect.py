@@ -29,13 +29,13 @@ async def effect(
     key: Annotated[str, Parameter(help="The key of the effect; inside a step it belongs to that step.")],
     /,
     *command: Annotated[str, Parameter(help="The command, after `--`.")],
-    retry: Annotated[bool, Parameter(help="It is in doubt: run the command again.")] = False,
+    retry: Annotated[bool, Parameter(help="The effect is in doubt: run the command again.")] = False,
     forget: Annotated[
-        bool, Parameter(help="Forget it: it was not done, or is to be done again. Runs nothing.")
+        bool, Parameter(help="Forget the effect: it was not done, or should be done again. Runs nothing.")
     ] = False,
     done: Annotated[
         str | None,
-        Parameter(help="It is in doubt and was done: this is its output from now on. Runs nothing."),
+        Parameter(help="The effect is in doubt and was done: store this as its output. Runs nothing."),
     ] = None,
     only_success: Annotated[
         bool, Parameter(help="Remember only exit code 0; after a failure the command runs again.")
@@ -44,18 +44,21 @@ async def effect(
         bool, Parameter(help="If it is being run elsewhere, say so instead of waiting for its result.")
     ] = False,
     everywhere: Annotated[
-        bool, Parameter(name="--global", help="Inside a step: the key is not the step's own.")
+        bool,
+        Parameter(
+            name="--global", help="Inside a step: use the key as it is, instead of one of the step's own."
+        ),
     ] = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Run a command at most once for a key; afterwards give its output and exit code again.
+    """Run a command at most once for a key; afterwards repeat its output and exit code.
 
-    Without a command: show the effect.
+    Without a command: show the effect's state.
     """
     deciding = [name for name, given in (("--forget", forget), ("--done", done is not None)) if given]
     if len(deciding) > 1 or (deciding and (command or retry)):
-        raise InvalidInput(f"{deciding[0]} decides about what was run before; give it alone.")
+        raise InvalidInput(f"{deciding[0]} decides about an earlier execution; give it without a command.")
     if retry and not command:
         raise InvalidInput("--retry runs the command again; give the command after `--`.")
     within = None if everywhere else step_key()
@@ -103,7 +106,7 @@ def _tell_forgotten(out: Output, effect: EffectShown) -> int:
 def _show(out: Output, effect: EffectShown) -> int:
     key, state = effect["key"], effect["state"]
     if state == "absent":
-        out.say(f"effect {key} was never begun")
+        out.say(f"effect {key} was never started")
     else:
         out.say(f"effect {key} {_WORDS[state]} ({effect['owner']}, {effect['begun_at']})")
     if out.is_json:
@@ -119,6 +122,6 @@ _STANDS = {
 }
 _WORDS = {
     "begun": "is under way",
-    "in_doubt": "was begun and never finished: it is in doubt",
+    "in_doubt": "was started and never finished: it is in doubt",
     "finished": "has finished",
 }

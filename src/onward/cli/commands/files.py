@@ -44,7 +44,7 @@ async def files(
 ) -> int:
     """Write the files of a run from its log: manifest, checkpoint, prompts, responses, statuses, receipts.
 
-    What a step left itself stays as it is; what is missing is written.
+    Files that a step wrote itself stay as they are; missing files are written.
     """
     async with files_of(common) as directories:
         done = await directories.write_files(WriteFiles(run=run, directory=out_dir))
@@ -79,7 +79,7 @@ async def artifacts(
     """List a run's artifacts, or print one or write it to a file."""
     if id is None:
         if out_file is not None:
-            raise InvalidInput("--out wants an artifact: `onward artifacts RUN ID --out FILE`.")
+            raise InvalidInput("--out needs an artifact: `onward artifacts RUN ID --out FILE`.")
         async with look_of(common) as look:
             _tell_artifacts(await look.list_artifacts(ListArtifacts(run=run)), out)
         return FINE
@@ -151,7 +151,7 @@ async def receipts(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """List the receipts of a run. What is missing, partial, stale or altered on disk is written from the log.
+    """List the receipts of a run. Missing, partial, stale or altered files are rewritten from the log.
 
     A file that does not agree with the log is moved aside, unless a process holds the run. The exit code is
     1 if something still disagrees.
@@ -195,9 +195,9 @@ def _tell_receipts(done: ReceiptsWritten, out: Output) -> None:
 
 
 NOTHING_PRINTED = (
-    "nothing that was printed is kept here. The output of commands and agents is kept on the machine where "
-    "they ran; the log has the last lines of attempts that failed. What Python handlers print is not kept: "
-    "they write `step.log(text)`, and `onward show` prints it."
+    "no output is stored here. The output of commands and agents is kept on the machine where they ran; the "
+    "log has the last lines of attempts that failed. What Python handlers print is not kept: they write "
+    "`step.log(text)`, and `onward show` prints it."
 )
 
 
@@ -221,8 +221,8 @@ async def logs(
     attempts that failed or were stopped, and the tracebacks of handlers. A line before each part says what it
     is; if a step is named, that line goes to standard error.
 
-    What Python handlers print goes to the terminal of their process and is not kept. `step.log(text)` is:
-    `onward show` prints it.
+    What Python handlers print goes to the terminal of their process and is not kept. Lines of
+    `step.log(text)` are kept: `onward show` prints them.
     """
     streams = tuple(name for name, is_wanted in (("stdout", stdout), ("stderr", stderr)) if is_wanted)
     request = ReadLogs(run=run, step=step, attempt=attempt, follow=follow, streams=streams)

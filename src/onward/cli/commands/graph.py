@@ -58,7 +58,7 @@ async def graph(
         )
     if _is_path(what):
         if original:
-            raise InvalidInput(f"--original speaks of a run, and {what} is a file; leave it off.")
+            raise InvalidInput(f"--original applies to runs, and {what} is a file; leave it out.")
         drawing = _of_file(what, common)
     else:
         drawing = await _of_run(what, original, common)

@@ -45,18 +45,18 @@ async def limits(
     """Show the limits on model tokens, cost and calls, set one, or reset those of a scope.
 
     `onward limits set day tokens 200000` is for every UTC day, `… set run cost 2.50` for every run that has
-    no limit of its own (docs/limits.md). A raised limit lets running runs that it held continue.
+    no limit of its own (docs/limits.md). Running runs that wait for a limit continue when it is raised.
     """
     if action == "set":
         return await _set(_given(scope, key, value), common, out)
     if key is not None or (action == "show" and scope is not None):
         raise InvalidInput(
-            "`onward limits show` takes no scope, and `reset` one; a limit is set with "
-            "`onward limits set SCOPE KEY VALUE`."
+            "`onward limits show` takes no scope, and `reset` takes one; to set a limit: `onward limits set "
+            "SCOPE KEY VALUE`."
         )
     if action == "reset":
         if scope is None:
-            raise InvalidInput("say which scope to reset, as in `onward limits reset day`.")
+            raise InvalidInput("name the scope to reset, as in `onward limits reset day`.")
         async with limits_of(common, makes=True) as asked:
             return _tell(await asked.reset_limits(ResetLimits(scope=check_scope(scope))), common, out)
     async with limits_of(common) as asked:
@@ -75,7 +75,7 @@ async def limits(
 
 def _given(scope: str | None, key: str | None, value: str | None) -> SetLimit:
     if scope is None or key is None or value is None:
-        raise InvalidInput("say what to set, as in `onward limits set day tokens 200000`.")
+        raise InvalidInput("name a scope, a key and a value, as in `onward limits set day tokens 200000`.")
     measure = cast('Literal["tokens", "cost", "calls"]', check_measure(key))
     return SetLimit(scope=check_scope(scope), measure=measure, value=read_amount(measure, value))
 
@@ -168,7 +168,7 @@ async def usage(
 ) -> int:
     """Show what calls cost: tokens, money and calls, the newest day first, else the most expensive first.
 
-    It is kept when runs are deleted.
+    Usage is kept when runs are deleted.
     """
     async with limits_of(common) as asked:
         found = await asked.get_usage(GetUsage(by=by, limit=limit))

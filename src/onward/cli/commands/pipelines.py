@@ -78,10 +78,10 @@ async def pipelines(
 
 _TAKES = {
     "list": "`onward pipelines list` takes no name; `onward pipelines show NAME` shows one.",
-    "add": "say which file to add, as in `onward pipelines add site.dot`.",
-    "show": "say which pipeline to show, as in `onward pipelines show site`.",
-    "enable": "say which version to enable, as in `onward pipelines enable site 2`.",
-    "remove": "say which pipeline to remove, as in `onward pipelines remove site`.",
+    "add": "name the file to add, as in `onward pipelines add site.dot`.",
+    "show": "name the pipeline to show, as in `onward pipelines show site`.",
+    "enable": "name the version to enable, as in `onward pipelines enable site 2`.",
+    "remove": "name the pipeline to remove, as in `onward pipelines remove site`.",
 }
 _FLAGS = {"add": {"--name", "--no-enable"}, "show": {"--version"}}
 
@@ -91,7 +91,7 @@ def _check_words(action: str, what: str | None, chosen: str | None, flags: set[s
     if (what is None) is not (action == "list") or (chosen is not None and action != "enable"):
         raise InvalidInput(_TAKES[action])
     for flag in sorted(flags - _FLAGS.get(action, set())):
-        raise InvalidInput(f"{flag} says nothing to `onward pipelines {action}`; leave it out.")
+        raise InvalidInput(f"{flag} has no effect on `onward pipelines {action}`; leave it out.")
 
 
 def _wanted(word: str, version: str | None, limit: int) -> GetPipeline:

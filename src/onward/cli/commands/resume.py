@@ -46,7 +46,7 @@ Fresh = Annotated[
     bool,
     Parameter(
         negative="",
-        help="With --retry: start a step in doubt anew, and forget what its calls answered.",
+        help="With --retry: start a step in doubt over, and forget the answers of its calls.",
     ),
 ]
 
@@ -81,7 +81,7 @@ async def resume(
         tuple[str, ...],
         Parameter(
             name="--answer",
-            help="With --continue: what a call in doubt answered, CALL=TEXT or CALL:=JSON. Repeatable.",
+            help="With --continue: the answer of a call in doubt, CALL=TEXT or CALL:=JSON. Repeatable.",
             negative="",
             metavar="CALL=VALUE",
         ),
@@ -141,7 +141,9 @@ async def _execute(desk: Foreground, asking: ResumeRun, *, wait: bool) -> int:
         return desk.finish(await desk.execution.ask_run(asking, tell=desk.out.note))
     desk.progress.narrator.opening = _opening(ahead, asking)
     if ahead["holder"] is not None and asking.take_over:
-        desk.out.note(f"taking the run from {ahead['holder']}, which is alive; it can write nothing more.")
+        desk.out.note(
+            f"taking the run from {ahead['holder']}, which is alive; it can no longer write to the run."
+        )
     elif ahead["holder"] is not None and wait:
         desk.out.say(f"waiting for {ahead['holder']} to release the run")
     run = await desk.execution.resume_run(asking, wait=wait, tell=desk.out.note)
@@ -263,20 +265,24 @@ async def answer(
     run: options.RunName | None = None,
     choice: Annotated[
         str | None,
-        Parameter(help="The choice: its key, its label, or the node it leads to; or the words asked for."),
+        Parameter(help="The choice: its key, its label, or the node it leads to; or the text it asks for."),
     ] = None,
     /,
     *,
-    approve: Annotated[bool, Parameter(help="Say yes, whatever the gate calls it.")] = False,
+    approve: Annotated[bool, Parameter(help="Take the choice that approves, whatever its label.")] = False,
     reject: Annotated[
-        bool, Parameter(help="Say no. Where no edge takes that, the run fails as rejected.")
+        bool, Parameter(help="Reject. If no edge handles that, the run fails as rejected.")
     ] = False,
     gate: Annotated[str | None, Parameter(help="The gate, if several are open.")] = None,
-    text: Annotated[str, Parameter(help="Words for the run, beside the choice.", show_default=False)] = "",
+    text: Annotated[
+        str, Parameter(help="A comment for the run, in addition to the choice.", show_default=False)
+    ] = "",
     go_on: Annotated[
         bool,
         Parameter(
-            name="--run", negative="--no-run", help="Go on with the run (the default), or only decide."
+            name="--run",
+            negative="--no-run",
+            help="Continue the run (the default), or only store the answer.",
         ),
     ] = True,
     answers: options.Answers = None,
@@ -349,7 +355,7 @@ def _verdict(choice: str | None, *, approve: bool, reject: bool) -> Verdict | No
     if choice is not None:
         given.append(f"the choice {choice!r}")
     if len(given) > 1:
-        raise InvalidInput(f"{' and '.join(given)} contradict each other; say one.")
+        raise InvalidInput(f"{' and '.join(given)} contradict each other; give one of them.")
     if not (approve or reject):
         return None
     return Verdict.APPROVE if approve else Verdict.REJECT

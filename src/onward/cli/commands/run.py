@@ -182,7 +182,7 @@ async def replay(
     run_id: options.RunId = None,
     start: Annotated[
         bool,
-        Parameter(name="--run", negative="--no-run", help="Run the fork (the default), or only make it."),
+        Parameter(name="--run", negative="--no-run", help="Run the fork (the default), or only create it."),
     ] = True,
     answers: options.Answers = None,
     verbose: options.Verbose = False,

@@ -56,7 +56,8 @@ async def serve(
     host: Annotated[str | None, Parameter(help="The address to listen on (127.0.0.1).")] = None,
     port: Annotated[int | None, number(PORT, help="The port to listen on (8765).")] = None,
     public_url: Annotated[
-        str | None, Parameter(help="Where people find it behind a proxy, such as https://host/onward.")
+        str | None,
+        Parameter(help="The address that people use if there is a proxy, such as https://host/onward."),
     ] = None,
     no_worker: Annotated[bool, Parameter(help="Execute no runs here; workers elsewhere do.")] = False,
     concurrency: Annotated[
@@ -65,10 +66,10 @@ async def serve(
     tls_cert: Annotated[str | None, Parameter(help="A certificate, to speak TLS.", metavar="FILE")] = None,
     tls_key: Annotated[str | None, Parameter(help="The key of the certificate.", metavar="FILE")] = None,
     insecure_http: Annotated[
-        bool, Parameter(help="Be reached from elsewhere without TLS: tokens can be read on their way.")
+        bool, Parameter(help="Let other machines connect without TLS: tokens can be read in transit.")
     ] = False,
     allow_shell: Annotated[
-        bool, Parameter(help="Let pipelines that are sent over HTTP run commands on this machine.")
+        bool, Parameter(help="Let pipelines sent over HTTP run commands on this machine.")
     ] = False,
     log_format: LogFormat = None,
     common: Common = COMMON,

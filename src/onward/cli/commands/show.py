@@ -59,8 +59,10 @@ async def events(
     run: RunName,
     /,
     *,
-    follow: Annotated[bool, Parameter(help="Go on with what is appended, until the run has ended.")] = False,
-    after: Annotated[int, number(EVENT, help="Begin after this event.")] = 0,
+    follow: Annotated[
+        bool, Parameter(help="Print new events as they are appended, until the run has ended.")
+    ] = False,
+    after: Annotated[int, number(EVENT, help="Start after this event.")] = 0,
     dialect: Annotated[
         bool, Parameter(help="Use the event names of the DOT dialect: PipelineStarted, StageCompleted …")
     ] = False,
@@ -214,9 +216,9 @@ async def messages(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Print the messages of a run's models, or of a chat, also while they grow.
+    """Print the messages of a run's models, or of a chat, also while they are written.
 
-    A line before each message says which it is. With --json each piece is a line with its `position`;
+    A line before each message says whose it is. With --json each piece is a line with its `position`;
     --after that position continues, and nothing is lost or repeated (docs/messages.md).
     """
     request = requests.ReadMessages(of=of, after=after, follow=follow)

@@ -52,11 +52,15 @@ async def status(
     watch: Annotated[bool, Parameter(help="Keep it up to date until Ctrl-C.")] = False,
     statuses: Annotated[
         tuple[StatusName, ...],
-        Parameter(name="--status", help="Only runs with this status. May be repeated.", show_default=False),
+        Parameter(name="--status", help="Only runs with this status. Repeatable.", show_default=False),
     ] = (),
     tags: Annotated[
         tuple[str, ...],
-        Parameter(name="--tag", help="Only runs with this tag; repeated, with all.", show_default=False),
+        Parameter(
+            name="--tag",
+            help="Only runs with this tag. If repeated: only runs with all of these tags.",
+            show_default=False,
+        ),
     ] = (),
     limit: Annotated[int, number(LIMIT, help="How many runs to list, newest first.")] = 50,
     every: Annotated[bool, Parameter(name="--all", help="List every run.")] = False,
@@ -66,7 +70,8 @@ async def status(
     """List runs, newest first, or show the status of one."""
     if run is not None and (every or statuses):
         raise InvalidInput(
-            f"{'--all' if every else '--status'} is for the list of runs; leave it off, or the run."
+            f"{'--all' if every else '--status'} applies to the list of runs; leave it out, or leave out the "
+            "run."
         )
     wanted = requests.ListRuns(
         run=run,
@@ -202,7 +207,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 async def stats(*, common: Common = COMMON, out: Out) -> int:
     """Summarize the database: runs by status and reason, the queue, who holds runs, what is stalled.
 
-    One consistent look; exact, and cheap however many runs are over.
+    A consistent snapshot: exact, and cheap however many runs have ended.
     """
     async with lists_of(common) as lists:
         found = await lists.get_stats(requests.GetStats())
@@ -263,22 +268,21 @@ async def notifications(
     run: RunName | None = None,
     /,
     *,
-    failed: Annotated[bool, Parameter(help="Only those whose delivery was given up.")] = False,
-    waiting: Annotated[bool, Parameter(help="Only those that are still to be delivered.")] = False,
+    failed: Annotated[bool, Parameter(help="Only failed notifications, which were given up.")] = False,
+    waiting: Annotated[bool, Parameter(help="Only pending notifications.")] = False,
     limit: Annotated[int, number(LIMIT, help="How many to list, newest first.")] = 50,
     retry: Annotated[
-        str | None, Parameter(help="Deliver this one again, whatever became of it.", metavar="ID")
+        str | None, Parameter(help="Deliver this notification again, whatever its state.", metavar="ID")
     ] = None,
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """List notifications: of one run or of all, newest first, with how often they were tried and why not
-    delivered.
+    """List notifications of one run or of all, newest first, with their tries and why they failed.
 
     Workers and runs in the foreground deliver them, as [notify] in onward.toml says (docs/notifications.md).
     """
     if failed and waiting:
-        raise InvalidInput("--failed and --waiting contradict each other; say one.")
+        raise InvalidInput("--failed and --waiting contradict each other; give one of them.")
     if retry is not None:
         return await _retry_notification(retry, common, out)
     state: Literal["failed", "waiting"] | None = "failed" if failed else "waiting" if waiting else None

@@ -59,12 +59,12 @@ async def export(
 ) -> int:
     """Write whole runs into one file: logs, pipelines, large values, artifacts, effects, messages.
 
-    The file is what the database held at one moment; the runs stay and continue where they are.
+    The file is a snapshot of the database; the runs stay where they are, and continue.
     """
     if runs and all:
-        raise InvalidInput("--all is every run; give it, or name some, but not both.")
+        raise InvalidInput("--all exports every run; give --all or name runs, not both.")
     if not runs and not all:
-        raise InvalidInput("name the runs to export, or give --all for every one.")
+        raise InvalidInput("name the runs to export, or give --all for every run.")
     request = ExportRuns(runs=runs, with_parents=parents)
     async with opened(place_of(common)) as store:
         carried = await export_runs(store, request, _target(to, out, overwrite=overwrite))
@@ -157,7 +157,10 @@ async def import_(
     /,
     *,
     paused: Annotated[
-        bool, Parameter(help="Pause what would continue by itself: no worker takes it until it is resumed.")
+        bool,
+        Parameter(
+            help="Pause runs that would continue by themselves: no worker takes them until they are resumed."
+        ),
     ] = False,
     unpacked_max: Annotated[
         int | None,
@@ -170,9 +173,10 @@ async def import_(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Take in the runs of a file, each whole, after everything in it has been checked.
+    """Import the runs of a file, each completely, after everything in the file was checked.
 
-    A run that is here already is skipped, and never changed. One that was running arrives stopped or queued.
+    A run that exists here is skipped and never changed. A run that was running is imported as stopped
+    or queued.
     """
     request = ImportRuns(
         name="the input" if file == STANDARD else file, paused=paused, unpacked_max=unpacked_max
@@ -211,24 +215,24 @@ async def gc(
         ),
     ] = None,
     keep: Annotated[
-        int | None, number(KEPT, help="Keep this many of them, the newest, whatever their age.")
+        int | None, number(KEPT, help="Keep this many of the newest, whatever their age.")
     ] = None,
     status: Annotated[
         str | None,
-        Parameter(help="Which runs: completed, cancelled (both by default), failed; with commas between."),
+        Parameter(help="Which runs: completed, cancelled (both by default), failed; separated by commas."),
     ] = None,
     keep_files: Annotated[
         bool, Parameter(help="Leave the directories of the runs, with receipts and work trees, as they are.")
     ] = False,
-    dry_run: Annotated[bool, Parameter(help="Say what would go, and change nothing.")] = False,
+    dry_run: Annotated[bool, Parameter(help="Print what would be deleted, and change nothing.")] = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:
     """Delete old runs that are over: logs, directories, and content that no other run refers to.
 
-    A run stays as long as another one needs it: a fork that came off it, or an unfinished run that manages
+    A run stays as long as another one needs it: a fork of it, or an unfinished run that manages
     it, is managed by it, or is linked to it by a restart; and as long as its work tree holds work that is not
-    merged. Safe beside workers; killed, it can be run again.
+    merged. Safe while workers run; if it is killed, run it again.
     """
     named = {} if status is None else {"statuses": tuple(word.strip() for word in status.split(","))}
     request = CollectRuns(**named, older_than_s=older_than, keep=keep, dry_run=dry_run)

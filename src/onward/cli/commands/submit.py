@@ -48,8 +48,8 @@ async def submit(
     from_jsonl: Annotated[
         str | None,
         Parameter(
-            help='One run per line: {"inputs": {…}}, and if wanted run_id, key, tags, priority, at, chat, '
-            "project. - is standard input. A bad line refuses all.",
+            help='One run per line: {"inputs": {…}}, and optionally run_id, key, tags, priority, at, chat, '
+            "project. - is standard input. One bad line rejects the whole file.",
             metavar="FILE|-",
             allow_leading_hyphen=True,
         ),
@@ -271,7 +271,7 @@ def script_of(simulate: str | None, *, real_tools: bool = False) -> Script:
     """The simulation that `--simulate [SCRIPT.json]` and `--real-tools` ask for."""
     if simulate is None:
         if real_tools:
-            raise InvalidInput("--real-tools goes with --simulate; without it everything is real.")
+            raise InvalidInput("--real-tools needs --simulate; without it everything is real.")
         return Script()
     if not simulate:
         return Script({}, real_tools=real_tools)

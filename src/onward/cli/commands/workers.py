@@ -187,7 +187,7 @@ async def worker(
     *,
     concurrency: Annotated[int, number(CONCURRENCY, help="How many runs to execute at once.")] = 4,
     lease: Annotated[
-        float | None, duration(LEASE, help="How long a claim is good for without a renewal, such as 10s.")
+        float | None, duration(LEASE, help="How long a claim lasts without a renewal, such as 10s.")
     ] = None,
     grace: Annotated[
         float | None,
@@ -199,7 +199,8 @@ async def worker(
     metrics: Annotated[
         str | None,
         Parameter(
-            help="Serve /metrics for Prometheus and /healthz there; without a host, to this machine only.",
+            help="Serve /metrics for Prometheus and /healthz at this address; without a host, to this "
+            "machine only.",
             metavar="[HOST:]PORT",
         ),
     ] = None,
@@ -256,7 +257,7 @@ def _tell_stopped(shift: Shift, out: Output) -> int:
 
 
 async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out: Out) -> int:
-    """Look once for runs whose process died, and stop or requeue them; servers and workers do it always."""
+    """Look once for runs whose process died, and stop or requeue them; servers and workers always do this."""
 
     speak(out, log_format)
     async with _engine(common, out) as engine:

@@ -250,7 +250,7 @@ Read = Callable[[str], Pipeline]
 _WHY = {
     START: "is the start of the run; nothing is executed there",
     EXIT: "is the exit of the run; nothing is executed there",
-    GATE: "is a gate; --answers says who answers it",
+    GATE: "is a gate, which --answers answers",
     MANAGER: "manages another run; write entries for the nodes of that pipeline",
 }
 

@@ -95,7 +95,7 @@ class AutoApprove:
             return Answer(gate.choices[0].key)
         default = next((choice for choice in gate.choices if choice.key == gate.default), None)
         taken, which = (gate.choices[0], "the first") if default is None else (default, "the default")
-        self._tell(f"no choice at {gate.gate} says yes; auto takes {which}, {taken.label!r}")
+        self._tell(f"no choice at {gate.gate} approves; auto takes {which}, {taken.label!r}")
         return Answer(taken.key)
 
 

@@ -358,7 +358,7 @@ class Forking(msgspec.Struct, frozen=True):
     async def _seq(self, run_id: str, fork: ForkRequest) -> int:
         """The checkpoint that is meant."""
         if fork.checkpoint is not None and fork.from_step is not None:
-            raise InvalidInput("a checkpoint and --from contradict each other; say one.")
+            raise InvalidInput("a checkpoint and --from contradict each other; give one of them.")
         if fork.checkpoint is not None:
             EVENT.check(fork.checkpoint, "the checkpoint")
             return fork.checkpoint

@@ -362,7 +362,9 @@ def _check_free(folder: folders.Folder, at: folders.Path, run: Run, database: st
     said = said_by(folder.read(at, folders.MANIFEST, limit=MANIFEST_BYTES_MAX))
     start_time = instant(run.created_at_us)
     if not run_directory.is_of(said, run, start_time=start_time, database=database):
-        raise InvalidInput(f"{folder.path(*at)} holds files that are not this run's; name another directory.")
+        raise InvalidInput(
+            f"{folder.path(*at)} contains files that do not belong to this run; name another directory."
+        )
 
 
 class _Work(msgspec.Struct):

@@ -172,7 +172,7 @@ class Workspaces:
 
     def _git(self) -> Trees:
         if self._trees is None:
-            raise InvalidInput("this process cannot use workspaces: it was set up without git.")
+            raise InvalidInput("this process cannot use workspaces: git is not set up.")
         return self._trees
 
     def _place(self, run: Run, path: str) -> TreePlace:

@@ -100,8 +100,8 @@ def question_changed(step: str, call: str) -> Refused:
     """The refusal to ask another question under a key whose question was asked before."""
     return Refused(
         "question_changed",
-        f"step {step} asks another question under {call!r} than the one that was put to people; "
-        "make it only of values that are the same whenever the step runs, such as answers of calls. "
+        f"step {step} asks another question under {call!r} than before; build it only from values "
+        "that are the same whenever the step runs, such as answers of calls. "
         "A retry of the step asks the new question.",
         details={"step": step, "call": call},
     )
@@ -111,8 +111,8 @@ def call_in_doubt(step: str, call: str) -> Refused:
     """The refusal to begin a call again that may have been made, and must not be repeated."""
     return Refused(
         "call_in_doubt",
-        f"call {call!r} of step {step} was begun and has no answer, and must not be repeated blindly; "
-        "the step is in doubt, and a person decides.",
+        f"call {call!r} of step {step} was started and has no answer, and must not be repeated blindly; the "
+        "step is in doubt, and a person decides.",
         details={"step": step, "call": call},
     )
 

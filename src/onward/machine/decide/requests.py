@@ -147,9 +147,7 @@ def decide_cancel(
     """Cancel the run: through its holder if that is alive, else at once. `detail` is why, in free text."""
     detail = plain_text(detail, "the reason").strip()
     if len(detail) > DETAIL_CHARACTERS_MAX:
-        raise InvalidInput(
-            f"the reason has {len(detail)} characters; say it in at most {DETAIL_CHARACTERS_MAX}."
-        )
+        raise InvalidInput(f"the reason has {len(detail)} characters; use at most {DETAIL_CHARACTERS_MAX}.")
     match run.status:
         case RunStatus.CANCELLED:
             return ()
@@ -199,8 +197,8 @@ def decide_answer(
     if shown is not None and shown != gate.content_hash:
         raise Refused(
             "gate_changed",
-            f"gate {gate.gate} asks something else than what was answered, so nothing is decided; "
-            f"`onward show {run.id}` has the question.",
+            f"gate {gate.gate} asks a different question than the one that was answered, so nothing was "
+            f"decided; `onward show {run.id}` has the question.",
             details={"gate": gate.gate, "content_hash": gate.content_hash},
         )
     decided = decision(gate, answer, by=by)

@@ -193,8 +193,8 @@ def _keeps_calls(definition: Definition, stopped: OpenStep | None, request: Resu
     if stopped is not None and request.action == "retry" and is_flow_kind(definition.kind(stopped.node)):
         if request.fresh:
             raise InvalidInput(
-                "a flow never starts anew, because its finished steps would be repeated; start a new run, or "
-                "fork this one: `onward replay RUN --from STEP`."
+                "a flow cannot be started over, because its finished steps would be repeated; start a new "
+                "run, or fork this one: `onward replay RUN --from STEP`."
             )
         return True
     if stopped is None or not is_in_doubt(stopped):
@@ -237,7 +237,7 @@ def _check_request(request: ResumeRequest) -> None:
     for call, answer in request.answers.items():
         check_value(answer, f"the answer of call {call!r}")
     if request.fresh and request.action != "retry":
-        raise InvalidInput("--fresh starts a step anew, so it is used only with --retry; give both.")
+        raise InvalidInput("--fresh starts a step over, so it is used only with --retry; give both.")
     if request.repeats and request.action != "retry":
         raise InvalidInput("a call to make again is used only with --retry; give both.")
     if request.action is not None and request.action not in ACTIONS:
@@ -361,14 +361,14 @@ def _from_node(definition: Definition, run: Run, request: ResumeRequest) -> str 
         if not request.may_answer and _may_pass_gate(definition, run, request.from_node):
             raise Refused(
                 "wrong_role",
-                f"to continue at {request.from_node} may lead past a gate; this needs the role approver.",
+                f"to continue at {request.from_node} may bypass a gate; this needs the role approver.",
                 details={"role": "approver"},
             )
         at_it = [opened for opened in run.open_steps.values() if opened.node == request.from_node]
         if is_flow_kind(definition.kind(request.from_node)) and any(opened.calls for opened in at_it):
             raise InvalidInput(
                 f"--from {request.from_node} would repeat every finished step of the flow; a plain resume "
-                f"continues it, and `onward replay {called(run.id)} --from STEP` begins at one of them."
+                f"continues it, and `onward replay {called(run.id)} --from STEP` starts at one of them."
             )
         return request.from_node
     return run.stopped_step if reason_of(run.reason).continues_at is ContinuesAt.STOPPED else None

@@ -155,8 +155,8 @@ def visited_too_often(definition: Definition, run: Run, node: Node, visits: int)
         detail = f"node {node.id} was visited {visits} times (max_visits)"
         return ev.RunFailed(reason=reasons.PIPELINE_ERROR, detail=detail)
     detail = (
-        f"node {node.id} was visited {visits} times, and a run visits a node that asks a model no more often "
-        "unless it is allowed to"
+        f"node {node.id} was visited {visits} times, the most for a node that asks a model, unless "
+        "the run is allowed more"
     )
     return ev.RunInterrupted(reason=reasons.LIMIT, detail=detail)
 

@@ -106,7 +106,7 @@ def impossible_usage(event: Event) -> list[str]:
     cost = shown_amount("cost", event.cost_micro or 0)
     return [
         f"call {event.call} (try {event.number}) of step {event.step} reports {tokens:,} tokens and a cost "
-        f"of {cost}, which no model can have; limits count what it had reserved"
+        f"of {cost}, which is impossible; limits count what it had reserved"
     ]
 
 

@@ -151,7 +151,7 @@ def check_name(name: str) -> str:
 def check_roles(roles: Sequence[str]) -> tuple[str, ...]:
     """The roles of a token, if there are such."""
     if unknown := sorted(set(roles) - set(ROLES)):
-        raise InvalidInput(f"{', '.join(unknown)[:60]!r} is no role; there are {', '.join(ROLES)}.")
+        raise InvalidInput(f"{', '.join(unknown)[:60]!r} is not a role; use one of {', '.join(ROLES)}.")
     if not roles:
         raise InvalidInput(f"a token has one role or more of {', '.join(ROLES)}.")
     return tuple(role for role in ROLES if role in roles)

@@ -212,7 +212,7 @@ class LocalChats(msgspec.Struct, frozen=True):
     async def send_message(self, request: SendMessage) -> chat_shapes.MessageSent:
         """Store what a user says in a chat, and do what follows from it."""
         if request.fresh and request.resume:
-            raise InvalidInput("a message starts anew or resumes; say only one of fresh and resume.")
+            raise InvalidInput("fresh and resume contradict each other; give one of them.")
         wish = chats.Wish.FRESH if request.fresh else chats.Wish.RESUME if request.resume else chats.Wish.NONE
         sent = NewMessage(
             chat=request.chat,

@@ -143,7 +143,7 @@ def _pipeline_name(given: str | None, own: str) -> str:
 
 def _check_who(by: str) -> str:
     if not (by and by.isprintable()):
-        raise InvalidInput(f"{by[:40]!r} is nobody's name; say who does it in printable characters.")
+        raise InvalidInput(f"{by[:40]!r} cannot be a name; use printable characters.")
     return check_name("the name", by)
 
 

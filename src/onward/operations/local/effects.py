@@ -26,7 +26,7 @@ class LocalEffects(msgspec.Struct, frozen=True):
     effects: AtMostOnce
 
     async def get_effect(self, request: GetEffect) -> EffectShown:
-        """How the effect stands; one that was never begun is absent."""
+        """How the effect stands; one that was never started is absent."""
         return _view(request.key, await self.effects.find(request.key))
 
     async def forget_effect(self, request: ForgetEffect) -> EffectShown:

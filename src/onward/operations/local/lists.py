@@ -110,7 +110,7 @@ class LocalLists(msgspec.Struct, frozen=True):
         return list(found.values())
 
     async def get_stats(self, request: requests.GetStats) -> Stats:
-        """One consistent look; exact, and cheap however many runs are over."""
+        """A consistent snapshot: exact, and cheap however many runs have ended."""
         from onward.observe.figures import view_measured
 
         return view_measured(await self.store.measures.measure())

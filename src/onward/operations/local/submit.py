@@ -134,9 +134,9 @@ def check_sent(graph: Graph) -> None:
     if found:
         raise Refused(
             "not_over_http",
-            f"{found[0]} names something of the server's machine, which pipelines that are sent may not do "
-            "here; `onward pipelines add FILE` registers it on that machine, and `onward serve "
-            "--allow-shell` lets it be sent.",
+            f"{found[0]} uses the server's machine, which pipelines sent over HTTP may not do; register the "
+            "pipeline on that machine with `onward pipelines add FILE`, or start the server with `onward "
+            "serve --allow-shell`.",
             details={"found": [{"node": one.node or None, "key": one.key} for one in found[:NAMED_MAX]]},
         )
 

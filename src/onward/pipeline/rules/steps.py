@@ -200,7 +200,7 @@ def _unknown(owner: Graph | Node) -> Iterator[Problem]:
             continue
         ours = meant(name, BUILT_IN_TOOLS) or FOREIGN.get(name.lower(), "")
         if ours:
-            message = f"{ALLOWED} of {owner_of(owner, ALLOWED)} has {written.strip()!r}, which is no tool"
+            message = f"{ALLOWED} of {owner_of(owner, ALLOWED)} has {written.strip()!r}, which is not a tool"
             fix = f"write {ours}"
             if bracket:
                 fix += "; what it is used for cannot be limited here, but each use can need approval"

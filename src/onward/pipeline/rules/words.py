@@ -299,7 +299,7 @@ def _unknown(graph: Graph, node: Node) -> Problem:
         return replace(problem, only_possible=not _asks(graph, node))
     near = meant(node.shape, SHAPE_KINDS)
     fix = f"did you mean {near!r}, {_MEANINGS[near]}?" if near else f"write one of {', '.join(SHAPE_KINDS)}"
-    return about(node, f"shape of {owner} is {shape}, which is no shape", key="shape", fix=fix)
+    return about(node, f"shape of {owner} is {shape}, which is not a shape", key="shape", fix=fix)
 
 
 def _asks(graph: Graph, node: Node) -> bool:
@@ -342,7 +342,7 @@ def _impossible(graph: Graph, edge: Edge, clause: Clause) -> Problem:
     never = "never" if clause.operator == "=" else "always"
     message = (
         f"the condition of {owner_of(edge, 'condition')} compares outcome with {shown(clause.literal)}, "
-        f"which no outcome is: it is {never} true"
+        f"which is not an outcome: it is {never} true"
     )
     fix = f"write one of {', '.join(OUTCOMES)}; for other words use preferred_label or the context"
     if meant:

@@ -112,7 +112,7 @@ async def _text(asked: Asked, given: Message) -> str:
             return run["user_message"]
     if given.resume:
         return CONTINUE
-    raise InvalidInput("say something as `message`: there is no stopped run whose message could be repeated.")
+    raise InvalidInput("`message` is missing, and there is no stopped run whose message could be repeated.")
 
 
 async def _interrupted(asked: Asked, chat: str) -> ChatRunShown | None:
@@ -134,7 +134,7 @@ async def show_status(asked: Asked) -> Response:
     """How a chat stands; of one that nobody knows, nothing is running."""
     chat = parameters_of(asked, ("chatId",)).get("chatId")
     if not chat:
-        raise InvalidInput("say with `chatId` which chat is meant.")
+        raise InvalidInput("`chatId` is missing; name the chat with it.")
     return reply(await asked.context.reader.read(lambda operations: _status(operations, chat)))
 
 

@@ -52,7 +52,7 @@ async def serve(asked: Asked, socket: WebSocket) -> None:
     """Tell what happens until the client hangs up, or the stream ends."""
     given = parameters_of(asked, ("chatId", "after"))
     if "after" in given and "chatId" not in given:
-        raise InvalidInput("`after` is a position in a chat; say which one with `chatId`.")
+        raise InvalidInput("`after` is a position in a chat; name the chat with `chatId`.")
     after = _position(given["after"]) if "after" in given else None
     async with follow(asked) as told:
         chat = given.get("chatId")

@@ -104,7 +104,7 @@ async def reject(asked: Asked) -> Response:
     """Answer what a workflow asks with no."""
     given = await body_of(asked, Rejection)
     if not given.feedback.strip():
-        raise InvalidInput("say as `feedback` why it is rejected.")
+        raise InvalidInput("`feedback` is missing; give the reason of the rejection.")
     return await _answer(asked, Verdict.REJECT, given.gate, given.feedback)
 
 

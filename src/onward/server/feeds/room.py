@@ -65,7 +65,7 @@ def streams_of(context: Context) -> Streams:
     """The streams of a server."""
     found: Streams | None = context.extra.get(STREAMS)
     if found is None:
-        raise Problem(503, "no_streams", "this server tells nothing while it happens.")
+        raise Problem(503, "no_streams", "this server has no live streams.")
     return found
 
 
@@ -130,7 +130,7 @@ async def stream_messages(asked: Asked) -> Response:
     """What is said in a chat or by a run."""
     given = _given(asked, ("of", "after"))
     if "of" not in given:
-        raise InvalidInput("say with `of` whose messages are wanted: a chat's or a run's.")
+        raise InvalidInput("`of` is missing; name the chat or the run whose messages you want.")
     return await _stream(asked, Messages(given["of"], _cursor(asked, given) or 0))
 
 

@@ -101,7 +101,7 @@ class Streams:
     def open(self, who: str, is_allowed: IsAllowed) -> Connection:
         """A place for one more stream, to be closed; a Problem if there is none left."""
         if self._draining.is_set():
-            raise Problem(503, "draining", "this server stops.", headers={"Retry-After": "1"})
+            raise Problem(503, "draining", "this server is stopping.", headers={"Retry-After": "1"})
         if self._of[who] >= self._each or len(self._open) >= self._most:
             raise Problem(
                 429,

@@ -100,8 +100,8 @@ class HttpChannel:
         kind = incoming.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (STREAM, WHOLE):
             raise mcp.ServerFailed(
-                f"{self._name} answered with {mcp.plain(kind, 50) or 'no content type'}, "
-                "which is no message; check its url",
+                f"{self._name} answered with {mcp.plain(kind, 50) or 'no content type'}, which is not a "
+                "message; check its url",
                 is_sent=True,
             )
         events = SseReader(mcp.MESSAGE_BYTES_MAX)
@@ -121,7 +121,7 @@ class HttpChannel:
             what = f"sent a message of more than {mcp.MESSAGE_BYTES_MAX >> 20} MiB"
             raise mcp.ServerFailed(f"{self._name} {what}", is_sent=True) from None
         except mcp.NotAMessage:
-            raise mcp.ServerFailed(f"{self._name} sent something that is no message", is_sent=True) from None
+            raise mcp.ServerFailed(f"{self._name} sent an invalid message", is_sent=True) from None
         raise mcp.ServerFailed(f"{self._name} ended its answer without a result", is_sent=True)
 
     def _find(self, bodies: list[bytes], id: int, listen: mcp.Listen) -> mcp.ServerAnswer | None:

@@ -241,7 +241,7 @@ class McpSession:
         result = await self.request("server/discover", {}, limit_s=self._server.time_limit_s)
         versions = result.get("supportedVersions")
         if not isinstance(versions, list) or STATELESS not in versions:
-            raise ServerFailed(f"{self._name} speaks no revision of the protocol that Onward does")
+            raise ServerFailed(f"{self._name} supports no revision of the protocol that Onward supports")
         self._note_capabilities(result)
 
     def _note_capabilities(self, result: Mapping[str, Any]) -> None:

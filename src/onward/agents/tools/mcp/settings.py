@@ -53,8 +53,8 @@ def read_servers(tables: Mapping[str, Any], where: str = "onward.toml") -> Mappi
         place = f"[mcp.{name}] in {where}"
         if not _NAME.fullmatch(name):
             raise InvalidInput(
-                f"{place} has a name that cannot stand before those of tools; use up to 30 letters, digits, "
-                "- and single _, beginning with a letter."
+                f"{place} has an invalid name; use up to 30 letters, digits, - and single _, beginning with "
+                "a letter."
             )
         if not isinstance(table, dict):
             raise InvalidInput(f"mcp.{name} in {where} is {shown(table)}; write a table [mcp.{name}].")

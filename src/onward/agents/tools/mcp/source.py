@@ -239,7 +239,7 @@ class Connection:
                     await self._lose(session)
                 if is_last or failed.is_sent or not failed.is_lost:
                     raise
-        raise mcp.ServerFailed(f"{self._name} forgets every session that it begins")
+        raise mcp.ServerFailed(f"{self._name} loses every session that it starts")
 
     async def _ready(self) -> mcp.McpSession:
         async with self._lock:
@@ -250,7 +250,7 @@ class Connection:
                     await session.open()
                 except mcp.SessionLost:
                     await self._drop()
-                    raise mcp.ServerFailed(f"{self._name} forgets every session that it begins") from None
+                    raise mcp.ServerFailed(f"{self._name} loses every session that it starts") from None
                 except BaseException:
                     await self._drop()
                     raise
