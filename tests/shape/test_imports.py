@@ -106,7 +106,7 @@ CONFINED: dict[str, list[str]] = {
     "apsw": ["store.sqlite*", "testing*"],
     "starlette": ["server*"],
     "uvicorn": ["server*"],
-    "h11": ["server*"],
+    "httptools": ["server*"],
     "websockets": ["server*"],
     "psycopg": ["store.postgres*", "testing*"],
     "psycopg_pool": ["store.postgres*", "testing*"],

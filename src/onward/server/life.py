@@ -17,14 +17,13 @@ import stat
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.operations.requests import RecoverRuns
 from onward.server.context import Context
+from onward.server.protocol import StrictProtocol
 from onward.server.settings import ServeSettings
 
 if TYPE_CHECKING:
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
     from onward.worker import Shift
 
 recovery_log = logging.getLogger("onward.recovery")
-HEAD_S_MAX = 10.0
-IDLE_S, HEAD_BYTES_MAX, CLOSE_S = 75, 16 * 1024, 5
+IDLE_S, CLOSE_S = 75, 5
 WITHOUT_TLS_CHARACTERS_MIN, TOKEN_CHARACTERS_MIN = 32, 16
 
 
@@ -125,32 +123,6 @@ class _Told(logging.Handler):
         self._say(record.getMessage())
 
 
-class PatientProtocol(H11Protocol):
-    """HTTP/1.1, with a limit on how long the head of a request may take: uvicorn has none."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._late: asyncio.TimerHandle | None = None
-        self._await_head()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.conn.their_state is h11.IDLE:
-            self._await_head()
-        elif self._late is not None:
-            self._late.cancel()
-            self._late = None
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._late is not None:
-            self._late.cancel()
-        super().connection_lost(exc)
-
-    def _await_head(self) -> None:
-        if self._late is None:
-            self._late = self.loop.call_later(HEAD_S_MAX, self.transport.close)
-
-
 class Listener(uvicorn.Server):
     """Uvicorn, without its hands on the signals: it would raise them again before the worker has drained."""
 
@@ -165,7 +137,7 @@ def listener(app: Any, settings: ServeSettings) -> Listener:
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http=PatientProtocol,
+        http=StrictProtocol,
         ws="websockets-sansio",
         lifespan="off",
         log_config=None,
@@ -176,7 +148,6 @@ def listener(app: Any, settings: ServeSettings) -> Listener:
         ssl_keyfile=settings.tls_key,
         timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=CLOSE_S,
-        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         ws_max_size=64 * 1024,
         ws_per_message_deflate=False,
     )

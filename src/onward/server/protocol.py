@@ -1,0 +1,183 @@
+"""HTTP/1.1 as it comes in: uvicorn's protocol, with the limits that it does not have.
+
+The parser (llhttp) refuses what two readers could understand in two ways: a body with two lengths, a line
+that is folded or ends with a bare line feed, a space before a colon. Here are the limits on top: how large
+and how late a head may be, how many requests may be sent ahead, and which request-targets there are. Whoever
+is over a limit gets a problem if no reply is under way, and in any case no further word: after a request that
+was not understood nobody knows where the next one begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from onward.server.app import HEADERS
+from onward.server.problems import Problem, problem_reply
+
+HEAD_BYTES_MAX = 16 * 1024
+"""How large the request line and all headers may be."""
+HEAD_S_MAX = 10.0
+"""How long they may take."""
+AHEAD_MAX = 16
+"""How many requests may be sent before the first of them is answered."""
+
+
+class StrictProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._late: asyncio.TimerHandle | None = None
+        self._size = 0
+        """Of the lines of the head that were read."""
+        self._unread = 0
+        """What came of a head since the last one ended; some of it may be a line without an end."""
+        self._is_head = True
+        """Whether a head is coming, and not the body behind it."""
+        self._came = False
+        """Whether what was received last ended a head, or belonged to a body."""
+        self._is_offer = False
+        """Whether the head that was read asks for a protocol that is not spoken here."""
+        self._problem = BAD
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        self._came = not self._is_head
+        self._unset_keepalive_if_required()
+        try:
+            self._read(data)
+        except httptools.HttpParserError:
+            self._refuse()
+            return
+        if self._came:
+            self._head_came()
+            return
+        self._unread += len(data)
+        if self._unread > HEAD_BYTES_MAX:
+            self._problem = TOO_LARGE
+            self._refuse()
+        elif not self._is_answering:
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_came()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._size = 0
+        if len(self.pipeline) >= AHEAD_MAX:
+            raise ValueError("too many requests were sent ahead")
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._grow(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._grow(len(name) + len(value) + HEADER_EXTRA)
+        if self._is_head:  # what comes behind the body was never looked at by the door
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if not self.url.startswith(b"/") or b"#" in self.url:
+            raise ValueError("the target is not a path")
+        if self.parser.get_http_version() not in ("1.0", "1.1"):
+            raise ValueError("this version is not spoken")
+        if self.parser.should_upgrade() and not self._should_upgrade():
+            self._is_offer = True
+            return
+        self._is_head, self._came = False, True
+        self._size = self._unread = 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if self._is_offer:
+            return
+        self._is_head = True
+        self._size = 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Take the next request. A body that nobody wants is not waited for."""
+        if not self.pipeline and self.cycle.more_body:
+            self.transport.close()
+        super().on_response_complete()
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        if self._size > HEAD_BYTES_MAX:
+            self._problem = TOO_LARGE
+            raise ValueError("the head is too large")
+
+    @property
+    def _is_answering(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def _read(self, data: bytes) -> None:
+        """Have it parsed. Where another protocol is asked for, the parser reads nothing behind the head.
+
+        WebSocket is spoken from there. Of any other the head is read again, without that wish.
+        """
+        while True:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                if not self._is_offer:
+                    self._came = True
+                    self.handle_websocket_upgrade()
+                    return
+                data = self._without_offer() + data[upgrade.args[0] :]
+                self._is_offer = False
+                self.parser = httptools.HttpRequestParser(self)
+
+    def _without_offer(self) -> bytes:
+        """The head that was read, without what it says about other protocols."""
+        headers = [header for header in self.headers if header[0] not in OFFER]
+        if any(name == b"connection" and b"close" in value.lower() for name, value in self.headers):
+            headers.append((b"connection", b"close"))
+        lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+        return b"%b %b HTTP/1.1\r\n%b\r\n" % (self.parser.get_method(), self.url, lines)
+
+    def _refuse(self) -> None:
+        self._head_came()
+        is_broken = self._is_answering and not self.pipeline and _is_broken(self.cycle)
+        if is_broken:
+            self.cycle.disconnected = True  # what is still said of it goes nowhere
+        if is_broken or not self._is_answering:
+            self.transport.write(_refusal(self._problem))
+        self.transport.close()
+
+    def _await_head(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(HEAD_S_MAX, self.transport.close)
+
+    def _head_came(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
+OFFER = (b"connection", b"upgrade", b"http2-settings")
+HEADER_EXTRA = len(b": \r\n")
+BAD = Problem(400, "bad_request", "this is no HTTP/1.1 request.")
+TOO_LARGE = Problem(431, "head_too_large", f"the headers are larger than {HEAD_BYTES_MAX:,} bytes.")
+
+
+def _is_broken(cycle: RequestResponseCycle) -> bool:
+    """Whether the body of a request has no end, and nothing was said of it yet."""
+    return cycle.more_body and not cycle.response_started
+
+
+def _refusal(problem: Problem) -> bytes:
+    """A problem as it goes over the wire, and the end of the connection."""
+    reply = problem_reply(problem, "unread")
+    headers = [*reply.raw_headers, *HEADERS, (b"cache-control", b"no-store"), (b"connection", b"close")]
+    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+    return STATUS_LINE[problem.status] + lines + b"\r\n" + bytes(reply.body)

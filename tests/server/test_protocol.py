@@ -1,0 +1,191 @@
+"""What comes over a socket before there is a request: how large it may be, and that it has one meaning."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from onward.server.life import bound, listener
+from onward.server.protocol import AHEAD_MAX, HEAD_BYTES_MAX
+from onward.server.settings import ServeSettings
+
+HOST = b"Host: x\r\n"
+ENOUGH = b"GET /a HTTP/1.1\r\n" + HOST
+
+
+class Line:
+    """One connection to a server that echoes what it understood."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def says(self, *parts: bytes) -> None:
+        for part in parts:
+            self._writer.write(part)
+            await self._writer.drain()
+
+    async def hears(self) -> tuple[int, dict[str, str], Any]:
+        """One reply: its status, headers, and the JSON in it."""
+        told = (await self._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in told[1:] if line)
+        body = await self._reader.readexactly(int(headers["content-length"]))
+        return int(told[0].split(" ")[1]), headers, msgspec.json.decode(body)
+
+    async def is_over(self) -> bool:
+        """Whether nothing more comes, once the server has closed the connection."""
+        try:
+            return not await self._reader.read(1)
+        except ConnectionResetError:
+            return True
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """Reply with the request; the body is read only where the path says so."""
+    body = b""
+    if scope["path"] == "/body":
+        while (part := await receive())["type"] == "http.request":
+            body += part["body"]
+            if not part["more_body"]:
+                break
+    names = [name.decode() for name, _ in scope["headers"]]
+    said = msgspec.json.encode({"path": scope["path"], "headers": names, "body": body.decode()})
+    length = (b"content-length", str(len(said)).encode())
+    await send({"type": "http.response.start", "status": 200, "headers": [length]})
+    await send({"type": "http.response.body", "body": said})
+
+
+@pytest.fixture
+async def line() -> AsyncIterator[Line]:
+    settings = ServeSettings(port=0)
+    with bound(settings) as sock:
+        server = listener(echo, settings)
+        serving = asyncio.create_task(server.serve(sockets=[sock]))
+        line = Line(*await asyncio.open_connection(*sock.getsockname()))
+        yield line
+        line.close()
+        server.should_exit = server.force_exit = True
+        await serving
+
+
+def padded(size: int) -> bytes:
+    """A head of so many bytes, counted as the limit counts them."""
+    counted = len(b"/a") + len(HOST) + len(b"P: \r\n")
+    return ENOUGH + b"P: " + b"x" * (size - counted) + b"\r\n\r\n"
+
+
+async def test_a_head_at_its_limit_is_read_and_one_byte_more_is_refused(line: Line) -> None:
+    """S22."""
+    await line.says(padded(HEAD_BYTES_MAX))
+    assert (await line.hears())[0] == 200
+    await line.says(padded(HEAD_BYTES_MAX + 1))
+    status, headers, problem = await line.hears()
+    assert (status, problem["code"], headers["connection"]) == (431, "head_too_large", "close")
+    assert headers["x-content-type-options"] == "nosniff"
+    assert await line.is_over()
+
+
+async def test_many_headers_are_refused_as_one_large_one_is(line: Line) -> None:
+    await line.says(ENOUGH + b"P: 1234567890\r\n" * 2_000 + b"\r\n")
+    assert (await line.hears())[0] == 431
+    assert await line.is_over()
+
+
+async def test_a_header_without_an_end_is_refused_before_it_fills_the_memory(line: Line) -> None:
+    await line.says(ENOUGH + b"P: ")
+    for _ in range(HEAD_BYTES_MAX // 1_000):
+        await line.says(b"x" * 1_000)
+    await line.says(b"x" * 1_000)
+    assert (await line.hears())[0] == 431
+    assert await line.is_over()
+
+
+async def test_a_head_in_many_pieces_is_counted_once(line: Line) -> None:
+    head = padded(HEAD_BYTES_MAX)
+    await line.says(*(head[at : at + 1_000] for at in range(0, len(head), 1_000)))
+    assert (await line.hears())[0] == 200
+
+
+async def test_a_large_body_is_no_head(line: Line) -> None:
+    body = b"x" * 100_000
+    await line.says(b"POST /body HTTP/1.1\r\n" + HOST + b"Content-Length: 100000\r\n\r\n", body)
+    status, _, said = await line.hears()
+    assert (status, len(said["body"])) == (200, 100_000)
+    await line.says(padded(HEAD_BYTES_MAX))
+    assert (await line.hears())[0] == 200
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ENOUGH + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        ENOUGH + b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n0\r\n\r\n",
+        ENOUGH + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\nabc",
+        ENOUGH + b"Content-Length: 2, 3\r\n\r\nabc",
+        ENOUGH + b"Content-Length: +2\r\n\r\nab",
+        ENOUGH + b"Content-Length : 2\r\n\r\nab",
+        ENOUGH + b"Transfer-Encoding: gzip\r\n\r\n",
+        ENOUGH + b"Transfer-Encoding: chunked, gzip\r\n\r\n",
+        ENOUGH + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        ENOUGH + b"P: a\r\n b\r\n\r\n",
+        ENOUGH + b"P: a\x00b\r\n\r\n",
+        ENOUGH + b"P: a\rb\r\n\r\n",
+        b"GET /a HTTP/1.1\nHost: x\n\n",
+        b"GET http://evil/a HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET /a#b HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET a HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET /\xff HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET /a b HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"CONNECT evil:80 HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET /a\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+)
+async def test_what_could_be_read_in_two_ways_is_refused_and_nothing_behind_it_read(
+    line: Line, request_: bytes
+) -> None:
+    await line.says(request_ + ENOUGH + b"\r\n")
+    status, headers, problem = await line.hears()
+    assert (status, problem["code"], headers["connection"]) == (400, "bad_request", "close")
+    assert await line.is_over()
+
+
+async def test_a_header_behind_the_body_is_none(line: Line) -> None:
+    """The door has looked at the others, and a proxy may let these through."""
+    head = b"POST /body HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+    await line.says(head + b"2\r\nab\r\n0\r\nAuthorization: Bearer x\r\n\r\n")
+    status, _, said = await line.hears()
+    assert (status, said["body"], said["headers"]) == (200, "ab", ["host", "transfer-encoding"])
+
+
+async def test_a_body_that_nobody_reads_ends_the_connection(line: Line) -> None:
+    """Else it could be sent for ever, byte by byte."""
+    await line.says(b"POST /a HTTP/1.1\r\n" + HOST + b"Content-Length: 100\r\n\r\nx")
+    assert (await line.hears())[0] == 200
+    assert await line.is_over()
+
+
+async def test_another_protocol_that_is_offered_is_not_taken(line: Line) -> None:
+    """Java offers HTTP/2 with its first request, whatever that is; it is answered as if it had not."""
+    offer = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
+    await line.says(b"POST /body HTTP/1.1\r\n" + HOST + offer + b"Content-Length: 2\r\n\r\nab")
+    status, _, said = await line.hears()
+    assert (status, said["body"]) == (200, "ab")
+    await line.says(ENOUGH + offer + b"\r\n" + ENOUGH + b"\r\n")
+    assert [(await line.hears())[0], (await line.hears())[0]] == [200, 200]
+
+
+async def test_a_few_requests_may_be_sent_ahead_and_not_any_number(line: Line) -> None:
+    await line.says((ENOUGH + b"\r\n") * AHEAD_MAX)
+    for _ in range(AHEAD_MAX):
+        assert (await line.hears())[2]["path"] == "/a"
+    await line.says((ENOUGH + b"\r\n") * 1_000)
+    assert await line.is_over()
