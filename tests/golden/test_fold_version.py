@@ -15,7 +15,7 @@ from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import unseal
 from tests.world import Process
 
-FOLDED = (22, "f60ec835985603fc", "3f9717170247c196")
+FOLDED = (23, "490172dc197838ed", "9cf5d09168ddc3a1")
 """The version of the fold, the shape of its state, and what the logs of the golden database fold to."""
 
 

@@ -39,8 +39,8 @@ from tests.test_pause import GATED
 from tests.world import Process, World, line
 
 
-def here(process: Process, interviewer: Interviewer | None = None, *, completed: bool = True) -> Execution:
-    return Execution(process.engine, process.clock, StopSwitch(), interviewer, completed)
+def here(process: Process, interviewer: Interviewer | None = None) -> Execution:
+    return Execution(process.engine, process.clock, StopSwitch(), interviewer)
 
 
 # -- executing -----------------------------------------------------------------------------------------
@@ -88,8 +88,8 @@ async def test_a_question_is_asked_once_and_its_answer_continues_the_run(world: 
     await process.start(GATED)
     assert (await here(process).look_ahead(ResumeRun(run="run")))["is_asking"]
     assert await here(process).ask(AnswerGate(run="run")) is None
-    waiting = await here(process, completed=False).attend_run(GetRun(run="run"))
-    assert (waiting["status"], waiting["completed"]) == ("waiting", [])
+    waiting = await here(process).attend_run(GetRun(run="run"))
+    assert (waiting["status"], waiting["completed"]) == ("waiting", ["start#1", "work#1"])
     asked = await here(process, QueueInterviewer([True], name="me")).ask(AnswerGate(run="run"))
     assert asked is not None
     assert (asked.by, asked.verdict) == ("me", "approve")

@@ -22,16 +22,16 @@ LOG, PAST, DIALECT = "read.log", "read.past", "read.dialect_events"
 STEP, VERIFY, DRAWN = "read.step", "operations.here.verify", "draw.scene"
 TRAIL, RECEIPTS, DIRECTORIES = "receipts.trail", "engine.files.receipts", "operations.here.directories"
 PROGRESS, LOCAL = "cli.print.progress", "operations.local.operations"
-LOGGED, METRICS, STOPS = "observe.log", "observe.metrics", "read.stops"
+LOGGED, METRICS = "observe.log", "observe.metrics"
 SPANS, SPEECH = "observe.spans", "cli.print.speech"
 
 READERS: Mapping[str, Set[str]] = {
     "RunCreated": {LOG, DIALECT, TRAIL, PROGRESS},
-    "RunForked": {STOPS, LOG, PAST, DIALECT},
-    "RunClaimed": {SPANS, STOPS, LOG, PAST, METRICS},
+    "RunForked": {LOG, PAST, DIALECT},
+    "RunClaimed": {SPANS, LOG, PAST, METRICS},
     "PipelineChanged": {PAST, TRAIL, LOCAL},
     "WorkdirChanged": {PAST, TRAIL, LOCAL},
-    "StepStarted": {STOPS, LOG, PAST, DIALECT, STEP, RECEIPTS, DRAWN, PROGRESS, LOCAL, DIRECTORIES, LOGGED},
+    "StepStarted": {LOG, PAST, DIALECT, STEP, RECEIPTS, DRAWN, PROGRESS, LOCAL, DIRECTORIES, LOGGED},
     "AttemptFailed": {
         SPEECH,
         SPANS,
@@ -48,7 +48,6 @@ READERS: Mapping[str, Set[str]] = {
     "AttemptInterrupted": {SPEECH, SPANS, LOG, PAST, TRAIL, PROGRESS, LOGGED, METRICS},
     "StepFinished": {
         SPANS,
-        STOPS,
         LOG,
         PAST,
         DIALECT,
@@ -63,7 +62,7 @@ READERS: Mapping[str, Set[str]] = {
         LOGGED,
     },
     "CallStarted": {SPEECH, SPANS, STEP, VERIFY, PROGRESS},
-    "CallFinished": {SPEECH, SPANS, STOPS, LOG, STEP, VERIFY, PROGRESS, METRICS},
+    "CallFinished": {SPEECH, SPANS, LOG, STEP, VERIFY, PROGRESS, METRICS},
     "CallLost": {SPANS, LOG, STEP, VERIFY, METRICS},
     "AttemptHeld": {LOG, TRAIL, METRICS},
     "HoldsLifted": set(),
@@ -79,14 +78,14 @@ READERS: Mapping[str, Set[str]] = {
     "CancelRequested": set(),
     "SteeringGiven": set(),
     "RunWaiting": {SPANS},
-    "RunQueued": {SPANS, STOPS},
-    "RunPaused": {SPANS, STOPS, LOG, PAST, DIALECT},
-    "RunInterrupted": {SPANS, STOPS, LOG, PAST, DIALECT},
-    "RunFailed": {SPANS, STOPS, LOG, PAST, DIALECT, LOCAL},
-    "RunResumed": {STOPS, LOG, PAST, DIALECT},
+    "RunQueued": {SPANS},
+    "RunPaused": {SPANS, LOG, PAST, DIALECT},
+    "RunInterrupted": {SPANS, LOG, PAST, DIALECT},
+    "RunFailed": {SPANS, LOG, PAST, DIALECT, LOCAL},
+    "RunResumed": {LOG, PAST, DIALECT},
     "RunDismissed": set(),
     "RunCompleted": {SPANS, DIALECT, PROGRESS, LOCAL},
-    "RunCancelled": {SPANS, STOPS, LOG, DIALECT, LOCAL},
+    "RunCancelled": {SPANS, LOG, DIALECT, LOCAL},
 }
 """For each kind, the modules that tell of it; every other reader ignores it on purpose.
 

@@ -216,7 +216,7 @@ def fold_tail(start: Folded | None, tail: Sequence[logs.StoredEvent], run_id: st
     return Folded(run, position, log_bytes, start.snapshot_bytes if start else 0)
 
 
-SNAPSHOT_BYTES_MIN = 32 * 1024
+SNAPSHOT_BYTES_MIN = 16 * 1024
 BESIDE = ASKING | CALLS | TOLD
 """The events that are written with more than themselves and their run's row."""
 

@@ -36,7 +36,7 @@ def simulation_of(created: RunCreated) -> Simulation | None:
     return Simulation(script=created.simulation, real_tools=not created.simulates_tools)
 
 
-FOLD_VERSION = 22
+FOLD_VERSION = 23
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
 RESTARTED_AS = "restarted_as"
@@ -270,6 +270,24 @@ class Ticks(Frozen, frozen=True):
 NO_TICKS = Ticks()
 
 
+class Stop(Frozen, frozen=True, kw_only=True):
+    """A stop of a run: event `seq`, why, the step in which it stopped, and what it had done until then.
+
+    `ended_at_us` is when it was resumed, claimed or cancelled, and `by` the person who did, if one did.
+    """
+
+    seq: int
+    at_us: int
+    reason: str
+    detail: str
+    step: str
+    steps: int
+    answers: int
+    cost_micro: int
+    ended_at_us: int | None = None
+    by: str | None = None
+
+
 class Run(Frozen, frozen=True, kw_only=True):
     """The state of a run: the fold of its log up to event `head`. It does not change; ask again for news.
 
@@ -310,7 +328,15 @@ class Run(Frozen, frozen=True, kw_only=True):
     pending: Pending = NOTHING_PENDING
     reroutes: int = 0
     steps_finished: int = 0
+    finished: tuple[str, ...] = ()
+    """The newest of the steps that finished, in order; the log has all of them."""
+    stops: tuple[Stop, ...] = ()
+    """Its newest stops, in order; the log has all of them."""
+    stops_count: int = 0
+    """How many stops there were in all."""
     losses: int = 0
+    lost_at: int = 0
+    """The event with which the run was last claimed from a holder that had died."""
     directives: dict[str, str] = {}
     parallels: dict[str, Parallel] = {}
     priority: int = 0

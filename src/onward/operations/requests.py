@@ -117,10 +117,10 @@ class ListRuns(Request, frozen=True, kw_only=True):
     """Runs, newest first: one run, or those that every filter lets through.
 
     A search for a `text` may end after the newest 100,000 runs that the other filters let through.
-    `completed` also reads each log for the steps that have finished; `older` also counts the runs that the
-    limit leaves out. `chat`: runs that were given this chat. `since`, an instant with its zone: those that
-    were created then or later. `find`: instead, up to 10 runs that may be meant by what a person types (an
-    id, a display id, or the beginning of either).
+    `completed` also names the newest 100 steps of each that have finished; `older` also counts the runs that
+    the limit leaves out. `chat`: runs that were given this chat. `since`, an instant with its zone: those
+    that were created then or later. `find`: instead, up to 10 runs that may be meant by what a person types
+    (an id, a display id, or the beginning of either).
     """
 
     run: str | None = None

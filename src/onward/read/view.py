@@ -22,6 +22,7 @@ from onward.model.row import RegisteredWorker, RunRow, WaitingFor, handlers_miss
 from onward.model.run import AttemptState, Branch, Gate, OpenStep, Pending, Run, RunStatus
 from onward.model.values import rfc3339, tags_in
 from onward.read.log import LEFT, Projection, Step, Try
+from onward.read.stops import view_stops
 from onward.read.why import banner_of, kept_of, now_words
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
@@ -160,12 +161,11 @@ def known_row(row: RunRow, holder: Holder | None) -> RunRow:
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """What is known beside the state of a run: who could take it if it is queued, the limit that stopped it,
-    and its stops."""
+    """What is known beside the state of a run: who could take it if it is queued, and the limit that stopped
+    it."""
 
     now_us: int
     limit: run_shapes.LimitStop | None = None
-    stops: Sequence[run_shapes.StopShown] = ()
     workers: Sequence[RegisteredWorker] | None = None
 
 
@@ -173,13 +173,12 @@ def view_run(
     row: RunRow,
     holder: Holder | None,
     run: Run,
-    completed: Sequence[str],
     beside: Beside,
 ) -> run_shapes.RunState:
-    """A run in full: the row, what it finished in order, what is open, and its context."""
+    """A run in full: the row, what it finished last, what is open, and its context."""
     known = known_row(row, holder)
     return {
-        **view_row(row, holder, completed, workers=beside.workers),
+        **view_row(row, holder, run.finished, workers=beside.workers),
         "pipeline_version": run.pipeline_version,
         "simulated": view_simulation(run),
         "project": run.project,
@@ -200,7 +199,8 @@ def view_run(
         "variables": list(run.variables),
         "workspace": view_workspace(run),
         "banner": banner_of(known, run, known_ticks(known)[1], beside.limit, beside.now_us),
-        "stops": list(beside.stops),
+        "stops": view_stops(run),
+        "stops_count": run.stops_count,
         "kept": kept_of(run),
     }
 

@@ -180,7 +180,10 @@ class PipelineStarted(TypedDict):
 
 
 class PipelineState(TypedDict):
-    """A pipeline's run: what it has done, and where it continues."""
+    """A pipeline's run: what it has done, and where it continues.
+
+    `completed_nodes` are those of the newest 100 steps that finished; the checkpoint has all of them.
+    """
 
     id: str
     display_id: str

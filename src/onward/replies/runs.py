@@ -117,6 +117,7 @@ class TickShown(TypedDict):
 class RunListed(RunNamed):
     """A run as lists show it. A running run whose owner died is interrupted, whoever finds out first.
 
+    `completed` are the newest 100 steps that finished, in order, if that was asked.
     `claims` is how often it was claimed: a queued run with claims was resumed. `tokens` and `cost`, in
     millionths of a dollar, are those of its own answered calls. `now` says in one sentence what it does, or
     why it stopped. `ticks` are at most 40 steps, those that began before those that are planned, and
@@ -280,8 +281,10 @@ class KeptShown(TypedDict):
 
 
 class RunState(RunListed):
-    """A run in full: what it finished in order, what is open, and its context.
+    """A run in full: what it finished, what is open, and its context.
 
+    `completed` are the newest 100 steps that finished, in order: `steps_finished` counts all of them, and
+    `onward show` lists them. `stops` are the newest 20, `stops_count` counts all; `onward events` has them.
     `pipeline_version`: the registered version of its pipeline, if it was started by that name.
     """
 
@@ -306,6 +309,7 @@ class RunState(RunListed):
     workspace: WorkspaceShown | None
     banner: BannerShown | None
     stops: list[StopShown]
+    stops_count: int
     kept: KeptShown
 
 

@@ -248,6 +248,7 @@ class TimelineRow(TypedDict):
 class RunPage(RunState):
     """A run with all that happened in it; `left` is what its steps in doubt left behind.
 
+    `completed` are all steps that finished, in order.
     `progress` is how far its open steps have come with their calls. `timeline` is everything in the order in
     which it began.
     """

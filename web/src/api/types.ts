@@ -187,6 +187,7 @@ export interface ChatRunShown {
   steps_finished: number
   steps_planned: number
   stops: StopShown[]
+  stops_count: number
   tags: string[]
   ticks: TickShown[]
   tokens: number
@@ -889,6 +890,7 @@ export interface RunPage {
   steps_finished: number
   steps_planned: number
   stops: StopShown[]
+  stops_count: number
   tags: string[]
   ticks: TickShown[]
   timeline: TimelineRow[]
@@ -910,7 +912,7 @@ export interface RunRecovered {
   status: string
 }
 
-/** A run in full: what it finished in order, what is open, and its context. */
+/** A run in full: what it finished, what is open, and its context. */
 export interface RunState {
   banner: BannerShown | null
   branches: BranchShown[]
@@ -958,6 +960,7 @@ export interface RunState {
   steps_finished: number
   steps_planned: number
   stops: StopShown[]
+  stops_count: number
   tags: string[]
   ticks: TickShown[]
   tokens: number
@@ -1027,6 +1030,7 @@ export interface RunWithNotice {
   steps_finished: number
   steps_planned: number
   stops: StopShown[]
+  stops_count: number
   tags: string[]
   ticks: TickShown[]
   tokens: number

@@ -146,7 +146,7 @@ async def foreground(
     )
     force = Force(settings.grace_s, UNFINISHED, is_watched=bool(app.handlers))
     clock = SystemClock()
-    execution = Execution(engine, clock, stop, interviewer, completed=out.is_json, chats=app.chat_settings)
+    execution = Execution(engine, clock, stop, interviewer, chats=app.chat_settings)
     desk = Foreground(
         LocalOperations(engine, clock, app.chat_settings), execution, common, out, stop, progress
     )

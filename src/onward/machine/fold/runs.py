@@ -9,6 +9,8 @@ from msgspec.structs import replace
 from onward.machine.fold.calls import RATE_LIMIT, WAIT, after_resume, let_go, lifted, steering_given_back
 from onward.machine.fold.changes import Changes, IllegalEvent
 from onward.machine.fold.steps import asked_anew, drop_branches, without_gates_of
+from onward.machine.fold.stops import NO_STOPS, stop_ended, stopped
+from onward.machine.reasons import CRASH
 from onward.machine.ticks import way_of
 from onward.model import events as ev
 from onward.model.context import NOTHING, FrozenMap
@@ -110,6 +112,7 @@ def run_forked(run: Run, event: ev.RunForked, at_us: int) -> Changes:
         # What its parent spent is in the parent's row.
         "tokens": 0,
         "cost_micro": 0,
+        **NO_STOPS,
         **NOT_STOPPED,
     }
 
@@ -133,9 +136,12 @@ def run_claimed(run: Run, event: ev.RunClaimed, at_us: int) -> Changes:
         "worker": event.worker,
         "last_worker": event.worker,
         "wake_at_us": None,
-        "losses": run.losses + 1 if event.lost else run.losses,
         **NOT_STOPPED,
     }
+    if event.lost:
+        changes.update(losses=run.losses + 1, lost_at=run.head + 1)
+    if run.stops:
+        changes |= stop_ended(run, at_us)
     # Sessions live in a process: the one that held the run last still has them.
     if run.token > 0 and event.worker != run.last_worker:
         changes["branches"] = _without_sessions(run.branches)
@@ -181,26 +187,30 @@ def run_waiting(run: Run, event: ev.RunWaiting, at_us: int) -> Changes:
 
 
 def run_queued(run: Run, event: ev.RunQueued, at_us: int) -> Changes:
-    return {**_released(event.wake_at_us), "reason": "", "detail": event.why}
+    changes = {**_released(event.wake_at_us), "reason": "", "detail": event.why}
+    if run.lost_at == run.head > 0:  # the claim before it says that its holder died
+        changes |= stopped(run, at_us, CRASH, event.why)
+    return changes
 
 
 def run_paused(run: Run, event: ev.RunPaused, at_us: int) -> Changes:
     pending = replace(run.pending, pause_after=None, pause_by="")
-    return {**_released(None), "reason": event.reason, "detail": event.detail, "pending": pending}
+    return {**_stopped(run, event, at_us), **_released(None), "pending": pending}
 
 
 def run_interrupted(run: Run, event: ev.RunInterrupted, at_us: int) -> Changes:
-    return {**_released(event.wake_at_us), "reason": event.reason, "detail": event.detail}
+    return {**_stopped(run, event, at_us), **_released(event.wake_at_us)}
+
+
+def _stopped(run: Run, event: ev.RunPaused | ev.RunInterrupted | ev.RunFailed, at_us: int) -> Changes:
+    step = event.step if isinstance(event, ev.RunFailed) else ""
+    said: Changes = {"reason": event.reason, "detail": event.detail}
+    return said | stopped(run, at_us, event.reason, event.detail, step)
 
 
 def run_failed(run: Run, event: ev.RunFailed, at_us: int) -> Changes:
-    return {
-        **_released(None),
-        "reason": event.reason,
-        "detail": event.detail,
-        "stopped_step": event.step,
-        "ended_at_us": at_us,
-    }
+    changes = {**_stopped(run, event, at_us), **_released(None)}
+    return {**changes, "stopped_step": event.step, "ended_at_us": at_us}
 
 
 def run_resumed(run: Run, event: ev.RunResumed, at_us: int) -> Changes:
@@ -224,6 +234,7 @@ def run_resumed(run: Run, event: ev.RunResumed, at_us: int) -> Changes:
         "restore_workspace": event.restore_workspace,
         "is_dismissed": False,
         "max_visits": max(run.max_visits, event.max_visits),
+        **stop_ended(run, at_us, event.by),
         **NOT_STOPPED,
     }
     if event.step and event.action:
@@ -273,6 +284,7 @@ def run_cancelled(run: Run, event: ev.RunCancelled, at_us: int) -> Changes:
         "detail": event.detail,
         "ended_at_us": at_us,
         "pending": NOTHING_PENDING,
+        **stop_ended(run, at_us, event.by or None),
         **_closed(run, event),
     }
 

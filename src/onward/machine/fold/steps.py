@@ -33,6 +33,8 @@ from onward.model.result import excerpt
 from onward.model.row import GateRow
 from onward.model.run import AttemptState, Branch, Gate, OpenStep, Parallel, Run, RunStatus
 
+FINISHED_MAX = 100
+"""How many of the steps that finished the state of a run names."""
 # A member of an enum is looked up each time it is named, and these are named for every step.
 SKIPPED, OPEN = ev.StepStatus.SKIPPED, AttemptState.OPEN
 
@@ -164,6 +166,7 @@ def step_finished(run: Run, event: ev.StepFinished, at_us: int) -> Changes:
     changes: Changes = {
         "branches": {**run.branches, branch_id: _moved(run, branch, opened, event)},
         "steps_finished": run.steps_finished + 1,
+        "finished": (*run.finished[1 - FINISHED_MAX :], step),
         "ticks": ended_tick(run.ticks, step, event.node, event.outcome.status),
     }
     if opened is not None:

@@ -17,17 +17,16 @@ from onward.engine.stop import StopSwitch
 from onward.machine.decide.calls import is_in_doubt
 from onward.machine.decide.requests import open_gate
 from onward.machine.definition import Definition
-from onward.machine.fold.rows import run_row
 from onward.model.events import StepFinished
 from onward.model.ids import display_id
 from onward.model.settings import DEFAULT_CHATS, ChatSettings
-from onward.operations.local.look import beside_of, run_state, wait_stopped
+from onward.operations.local.look import run_state, wait_stopped
 from onward.operations.local.operations import answer_of, is_asking, resume_of
 from onward.operations.local.submit import prepared, start_of, terms_of
 from onward.operations.requests import AnswerGate, GetRun, ResumeRun, SubmitRun
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import find_run, last_checkpoint
-from onward.read.view import instant, view_run
+from onward.read.view import instant
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
 
@@ -39,15 +38,13 @@ if TYPE_CHECKING:
 class Execution(msgspec.Struct, frozen=True):
     """Executes runs until they stop, or until `stop` is requested.
 
-    `interviewer` answers gates as they open; None leaves them open. With `completed`, replies also list the
-    finished steps, for which the whole log is read.
+    `interviewer` answers gates as they open; None leaves them open.
     """
 
     engine: Engine
     clock: Clock
     stop: StopSwitch
     interviewer: Interviewer | None
-    completed: bool
     chats: ChatSettings = DEFAULT_CHATS
 
     async def prepare(self, request: SubmitRun) -> Pipeline:
@@ -155,10 +152,7 @@ class Execution(msgspec.Struct, frozen=True):
         if self.interviewer is not None:
             folded = await self.engine.attend(folded, self.interviewer, self.stop)
         await Dispatcher(self.engine, self.clock, self.chats).tell_stop(folded.run)
-        if self.completed:
-            return await run_state(self.engine.store, folded, self.clock.now_us())
-        beside = await beside_of(self.engine.store, folded.run, self.clock.now_us())
-        return view_run(run_row(folded.run), folded.holder, folded.run, (), beside)
+        return await run_state(self.engine.store, folded, self.clock.now_us())
 
     async def _last_checkpoint(self, folded: Folded) -> LastCheckpoint | None:
         record = await last_checkpoint(self.engine.store.log, folded.run.id, folded.run.head)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onward.errors import NotificationNotFound
+from onward.machine.fold.steps import FINISHED_MAX
 from onward.model.ids import display_id
-from onward.model.row import DeliveryState, GateRow, RegisteredWorker
+from onward.model.row import DeliveryState, GateRow, RegisteredWorker, RunRow
 from onward.model.run import RunStatus
 from onward.operations import requests
 from onward.read.lookup import completed_of, find_run, list_runs
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 
 CANDIDATES_MAX = 10
+SHORT_LOG = 200
 
 
 class LocalLists(msgspec.Struct, frozen=True):
@@ -73,8 +75,14 @@ class LocalLists(msgspec.Struct, frozen=True):
     async def _listed(
         self, listed: port.Listed, workers: Sequence[RegisteredWorker], *, completed: bool
     ) -> run_shapes.RunListed:
-        finished = await completed_of(self.store.log, listed.row.id) if completed else None
+        finished = await self._finished(listed.row) if completed else None
         return view_row(listed.row, listed.holder, finished, workers=workers)
+
+    async def _finished(self, row: RunRow) -> Sequence[str]:
+        """The newest steps that finished: of a short log from the log, which needs none of the engine."""
+        if row.head <= SHORT_LOG:
+            return (await completed_of(self.store.log, row.id))[-FINISHED_MAX:]
+        return (await self._run(row.id)).finished
 
     async def list_gates(self, request: requests.ListGates) -> run_shapes.GateList:
         """The inbox: open questions, oldest first. One query."""

@@ -35,7 +35,6 @@ from onward.operations.local.steps import shortened, view_artifact, view_call, v
 from onward.read.dialect_events import Translator
 from onward.read.log import Claim
 from onward.read.lookup import (
-    completed_of,
     find_run,
     get_steps,
     is_meant,
@@ -44,7 +43,6 @@ from onward.read.lookup import (
     read_projection,
 )
 from onward.read.step import read_calls, read_history
-from onward.read.stops import read_stops
 from onward.read.timeline import timeline
 from onward.read.view import (
     Beside,
@@ -153,15 +151,13 @@ EVENTS_POLL_S = 0.2
 async def run_state(store: Store, folded: Folded, now_us: int) -> RunState:
     """A run in full, as a decision left it."""
     note_answer(is_repeat=folded.is_repeat)
-    completed, run = await completed_of(store.log, folded.run.id), folded.run
-    beside = await beside_of(store, run, now_us)
-    return view_run(run_row(run), folded.holder, run, completed, beside)
+    run = folded.run
+    return view_run(run_row(run), folded.holder, run, await beside_of(store, run, now_us))
 
 
 async def beside_of(store: Store, run: Run, now_us: int) -> Beside:
-    """What is known beside a run's state. Only the log of a run that was stopped is read."""
-    limit, workers = await limit_stop(store, run, now_us), await _workers(store, run)
-    return Beside(now_us, limit, await read_stops(store.log, run), workers)
+    """What is known beside a run's state. The log is not read."""
+    return Beside(now_us, await limit_stop(store, run, now_us), await _workers(store, run))
 
 
 async def _workers(store: Store, run: Run) -> Sequence[RegisteredWorker] | None:
@@ -197,7 +193,8 @@ class LocalLook(msgspec.Struct, frozen=True):
         states = {name: state_of(step, run, is_held=is_held) for name, step in log.steps.items()}
         ticks = known_ticks(known_row(row, folded.holder))[1]
         return {
-            **view_run(row, folded.holder, run, log.completed(), beside),
+            **view_run(row, folded.holder, run, beside),
+            "completed": log.completed(),
             "steps": view_steps(log, run, is_held=is_held),
             "timeline": timeline(log, states, calls, ticks, is_held=is_held),
             "progress": await self._progress(folded, log.claim),

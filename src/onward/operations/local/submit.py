@@ -25,8 +25,6 @@ from onward.operations.requests import LimitRaise, NewRun, ResumeRun, RunChange,
 from onward.pipeline.build import Pipeline
 from onward.pipeline.graph import Graph
 from onward.pipeline.local import named_here
-from onward.read.lookup import completed_of
-from onward.read.stops import read_stops
 from onward.read.view import Beside, view_limit, view_row, view_run
 
 if TYPE_CHECKING:
@@ -71,13 +69,9 @@ class LocalSubmit(msgspec.Struct, frozen=True):
         pipeline = await self._prepared(request)
         folded = await self.submitting.submit(pipeline, start_of(request))
         note_answer(is_repeat=folded.is_repeat)
-        # Only the run of an earlier request can have steps.
-        store = self.registry.store
-        done = await completed_of(store.log, folded.run.id) if folded.is_repeat else ()
-        stops = await read_stops(store.log, folded.run)
-        now_us, workers = self.submitting.clock.now_us(), await store.workers.read()
-        beside = Beside(now_us, view_limit(folded.run), stops, workers)
-        run = view_run(run_row(folded.run), folded.holder, folded.run, done, beside)
+        now_us, workers = self.submitting.clock.now_us(), await self.registry.store.workers.read()
+        beside = Beside(now_us, view_limit(folded.run), workers)
+        run = view_run(run_row(folded.run), folded.holder, folded.run, beside)
         return {"run": run, "warnings": [str(warning) for warning in pipeline.warnings]}
 
     async def submit_runs(self, request: SubmitRuns) -> SubmittedRuns:
