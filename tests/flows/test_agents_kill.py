@@ -1,4 +1,4 @@
-"""Processes with agents in a flow are killed with kill -9; an endpoint and a ledger outside say what they did."""
+"""Processes with agents in a flow are killed with kill -9; an endpoint and a ledger say what they did."""
 
 from __future__ import annotations
 
