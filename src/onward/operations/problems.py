@@ -35,6 +35,7 @@ STATUSES: Mapping[type[errors.OnwardError], int] = {
     errors.CannotExecute: DEFECT,
     errors.EffectFailed: CONFLICT,
     errors.CallFailed: DEFECT,
+    errors.AgentFailed: DEFECT,
     errors.ResultLost: DEFECT,
     errors.CallTimedOut: DEFECT,
     errors.StepFailed: DEFECT,
