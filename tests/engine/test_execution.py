@@ -83,6 +83,28 @@ async def test_an_error_of_a_handler_is_a_failure_of_its_step(
     assert (await process.load()).holder is None
 
 
+class Panic(BaseException):
+    """What libraries in other languages raise: not an Exception."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("it cannot be printed, either")
+
+
+async def test_what_a_handler_raises_that_goes_through_everything_frees_the_run(world: World) -> None:
+    """Else a worker would hold it as long as it lives."""
+
+    async def panic_once(step: StepContext) -> Result:
+        if len(world.ledger.calls) == 1:
+            raise Panic
+        return Result.success()
+
+    process = await world.process({"a": [panic_once]})
+    with pytest.raises(Panic):
+        await process.start(line("a"))
+    assert (await process.resume()).status is RunStatus.COMPLETED
+    assert world.ledger.attempts("a") == [1, 1]
+
+
 async def test_an_error_of_a_handler_is_tried_again_like_any_failure(world: World) -> None:
     process = await world.process({"a": [ValueError("once"), Result.success()]})
     assert (await process.start(line("a", a="max_retries=1"))).status is RunStatus.COMPLETED

@@ -46,6 +46,7 @@ from onward.errors import (
     StoreError,
     StoreGone,
     StoreUnavailable,
+    said,
 )
 from onward.machine.decide.calls import with_lost_calls
 from onward.machine.decide.owner_loss import decide_release
@@ -280,7 +281,7 @@ def _short(error: BaseException | None) -> str:
     """An error as a short part of a sentence; empty for a cancelled task."""
     if error is None or isinstance(error, asyncio.CancelledError):
         return ""
-    return (str(error) or type(error).__name__)[:SAID_MAX].rstrip(".")
+    return (said(error) or type(error).__name__)[:SAID_MAX].rstrip(".")
 
 
 TRUSTED, KILLED = 0.8, 0.9  # shares of the lease

@@ -359,7 +359,7 @@ class Runner(msgspec.Struct, frozen=True):
                 await self.parts.workspaces.close(ended.run)
         except LeaseLost:
             raise
-        except (Exception, asyncio.CancelledError) as error:
+        except BaseException as error:  # also one that goes through everything, such as a library's panic
             self.claims.dropped.drop(folded.lease, error)
             raise
         return ended
