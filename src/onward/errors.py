@@ -6,6 +6,7 @@
     - StylesheetError         the definition: a model stylesheet that does not parse (carries an offset)
     - InvalidInput            the caller: a value, flag or setting that cannot be used
         - UnstorableValue     a context value that would not come back exactly as it went in
+            - UnfitResult     what a step of a flow returned: its function has done its work
         - InvalidScript       an entry of a simulation script that cannot be played
         - NoProvider          an agent step needs a model, and no provider is set up
         - RefusedInList       one of many runs that were asked for together
@@ -183,6 +184,10 @@ class InvalidInput(OnwardError):
 
 class UnstorableValue(InvalidInput):
     """A context value that would not come back from the store exactly as it went in."""
+
+
+class UnfitResult(UnstorableValue):
+    """A function has done its work, but what it returned cannot be stored, or is not what it declares."""
 
 
 class InvalidScript(InvalidInput):
@@ -638,6 +643,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreUnavailable",
     "StylesheetError",
+    "UnfitResult",
     "UnknownHandler",
     "UnstorableValue",
     "WorkdirGone",

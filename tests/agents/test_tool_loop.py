@@ -14,7 +14,7 @@ from onward.agents.model import Message, TokenUsage, ToolChoice, ToolMessage, To
 from onward.agents.step.rounds import LOOPING, UNUSED
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules, ToolUse
 from onward.engine.stop import StopSwitch
-from onward.errors import InvalidInput, RunNotFound
+from onward.errors import InvalidInput, Refused, RunNotFound, StoreError
 from onward.machine.decide.calls import calls_in_doubt
 from onward.model.call import CallFinished, CallKind, CallStarted
 from onward.model.gate import Answer
@@ -272,6 +272,31 @@ async def test_skip_tells_the_model_that_nobody_knows_and_uses_nothing(world: Wo
     assert result.is_error
     assert result.text.startswith("Nobody knows whether this was done")
     assert run.context["last_response"] == "Done."
+    assert await process.is_sound()
+
+
+@pytest.mark.parametrize("error", [StoreError("its own database is gone"), Refused("held", "no")])
+async def test_a_use_that_ends_in_trouble_of_the_run_is_in_doubt_and_not_made_again(
+    world: World, error: Exception
+) -> None:
+    """Nobody knows whether it paid before that."""
+
+    async def trouble(use: ToolUse) -> ToolAnswer:
+        if tool.begun.total() == 1:
+            raise error
+        return ToolAnswer("paid")
+
+    tool = Counting("pay", ONCE, act=trouble)
+    scripted = model(asks(wish("pay", '{"amount": 7}')), default="Done.")
+    process = await working(world, scripted, tool)
+    run = await process.start(SOURCE)
+    assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "in_doubt")
+    with pytest.raises(Refused, match="in doubt"):
+        await process.resume()
+    assert tool.begun.total() == 1
+    run = await process.resume(action="continue", answers={"m1.t1": "paid by hand"})
+    assert run.status is RunStatus.COMPLETED
+    assert tool.begun.total() == 1
     assert await process.is_sound()
 
 

@@ -51,7 +51,7 @@ class Overflowing(Around[RunLog]):
     """A log whose database cannot add up the books of one run, and does not say so in our words."""
 
     async def control(self, *values: Any, **named: Any) -> Any:
-        if "bad" in repr((values, named)):
+        if "bad" in (*values, *named.values()):
             raise OverflowError("int too big to convert")
         return await self.part.control(*values, **named)
 

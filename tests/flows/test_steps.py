@@ -382,6 +382,81 @@ async def test_a_result_that_is_not_what_the_step_declares_fails_the_step(memory
     assert "the result of step 'wrong' is not what it declares: Expected `int`, got `str`." in run.detail
 
 
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        (float("nan"), "is nan, which JSON cannot hold"),
+        (object(), "is a object, which cannot be stored"),
+        ("a\ud83d", "contains half of a character"),
+        ("three", "is not what it declares: Expected `int`, got `str`"),
+    ],
+)
+async def test_a_payment_whose_result_cannot_be_kept_has_not_failed_but_is_in_doubt(
+    world: World, returned: Any, told: str
+) -> None:
+    """A flow that was told of a failure would pay in another way."""
+
+    @step(once=True)
+    async def pay_odd() -> int:
+        outside.do("pay")
+        return returned  # type: ignore[no-any-return]
+
+    @flow
+    async def paying() -> int:
+        try:
+            return await pay_odd()
+        except StepFailed:
+            outside.do("pay in another way")
+            return 0
+
+    process = await serving(world, paying)
+    run = await begin(process, paying.bind())
+    assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "in_doubt")
+    assert told in run.detail
+    with pytest.raises(Refused) as refused:
+        await process.resume()
+    assert refused.value.code == "in_doubt"
+    run = await process.resume(action="continue", answers={"pay_odd": 7})
+    assert result(run) == 7
+    assert outside.done == {"pay": 1}
+    assert await process.is_sound()
+
+
+class Panic(BaseException):
+    """What libraries in other languages raise: not an Exception."""
+
+
+@pytest.mark.parametrize("error", [SystemExit, Panic])
+async def test_a_step_that_exits_ends_the_attempt_whatever_the_flow_does_about_it(
+    memory: World, error: type[BaseException]
+) -> None:
+    """It has no recorded end, so a flow that went on would have a history without it."""
+
+    @step
+    async def exits() -> str:
+        if outside.do("exits") == 1:
+            raise error
+        return "done"
+
+    @flow
+    async def careless() -> str:
+        try:
+            answered = await exits()
+        except BaseException:
+            answered = "swallowed"
+        return answered + await shorten("text")
+
+    first = await serving(memory, careless)
+    try:
+        run = await begin(first, careless.bind())
+    except Panic:
+        await first.die()
+    else:
+        assert run.detail == "step flow#1: SystemExit"
+    assert outside.done == {"exits": 1}
+    assert result(await live(await serving(memory, careless), careless.bind())) == "donetex"
+
+
 async def test_a_pause_is_no_failure_for_the_code_of_the_flow(memory: World) -> None:
     pausing: list[Process] = []
 

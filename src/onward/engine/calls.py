@@ -57,6 +57,7 @@ from onward.machine.decide.calls import (
 from onward.model.call import (
     CallFinished,
     CallKind,
+    CallLost,
     CallStarted,
     CallStatus,
     LimitHit,
@@ -72,7 +73,7 @@ from onward.model.result import as_value, check_effect_key, unpack_effect
 from onward.model.run import Run
 from onward.model.stored import check_returns
 
-GATE = CallKind.GATE.value
+GATE, TOOL = CallKind.GATE.value, CallKind.TOOL.value
 LOOK_S = 1.0
 """How often a flow looks whether its question was answered, while others of its branches work."""
 EFFECT = "effect:"
@@ -473,9 +474,17 @@ class CallTries:
                     finished = stream.with_text(finished)
             except errors.ResultLost:
                 raise  # it is recorded
+            except errors.UnfitResult as error:
+                if not options.repeatable:
+                    raise await self._result_lost(one, error) from None
+                return await unbroken(self._failed(one, began_s, error, stream))
             except errors.CallTimedOut as error:
                 return await unbroken(self._too_late(one, began_s, error))
             except Exception as error:
+                if options.type == TOOL and not options.repeatable:
+                    # All that a tool says is its answer. This is trouble of the run in the middle of its use.
+                    await self._lose(one, error)
+                    raise
                 failed = await unbroken(self._failed(one, began_s, error, stream))
                 memory.note_failure(failed.finished)
                 return failed
@@ -549,19 +558,27 @@ class CallTries:
         except errors.UnstorableValue as unstorable:
             if one.options.repeatable:
                 raise
-            lost = one.lost(unstorable, is_done=True)
-        decide = partial(lose_call, lost=lost, attempt=self._started.attempt)
-        await unbroken(self._parts.appender.record(decide))
-        raise errors.ResultLost(
+            raise await self._result_lost(one, unstorable) from None
+
+    async def _result_lost(self, one: OneTry, error: errors.UnstorableValue) -> errors.ResultLost:
+        """Record that a try which must not be repeated was done, and that its result is not known."""
+        lost = await self._lose(one, error, is_done=True)
+        return errors.ResultLost(
             f"call {one.key!r}", lost.why, f"what it answered: --continue --answer {one.key}=VALUE"
         )
+
+    async def _lose(self, one: OneTry, error: Exception, *, is_done: bool = False) -> CallLost:
+        """Record that a try which must not be repeated will never be answered."""
+        lost = one.lost(error, is_done=is_done)
+        decide = partial(lose_call, lost=lost, attempt=self._started.attempt)
+        await unbroken(self._parts.appender.record(decide))
+        return lost
 
     async def _too_late(self, one: OneTry, began_s: float, error: errors.CallTimedOut) -> Tried:
         """A call that took too long failed; one that must not be repeated may have done its work."""
         if one.options.repeatable:
             return await self._failed(one, began_s, error)
-        decide = partial(lose_call, lost=one.lost(error), attempt=self._started.attempt)
-        await self._parts.appender.record(decide)
+        await self._lose(one, error)
         raise error
 
     async def _run(self, call: CallRequest, stream: MessageStream | None) -> Any:

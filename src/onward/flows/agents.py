@@ -167,7 +167,9 @@ async def _worked(
         result = await handler.run(context)
     except asyncio.CancelledError:
         raise flow.cancelled(key) from None
-    except Exception as error:  # the attempt, the store or what is asked is in trouble, not the model
+    except (KeyboardInterrupt, GeneratorExit):  # of the process, or of the flow itself
+        raise
+    except BaseException as error:  # the attempt, the store or what is asked is in trouble, not the model
         raise flow.stop(error) from None
     finally:
         here.reset(token)

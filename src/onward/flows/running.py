@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 from blake3 import blake3
 
-from onward.errors import FlowChanged, InvalidInput, StepFailed, UnstorableValue
+from onward.errors import FlowChanged, InvalidInput, StepFailed, UnfitResult, UnstorableValue, said
 from onward.flows.scope import Group, Scope, scopes_of
 from onward.handlers.calls import Answered, CallOptions, PastCall
 from onward.handlers.port import StepContext
@@ -103,7 +103,7 @@ class FlowRun:
         self.name, self.step, self.recorder = name, step, step.recorder
         self.stands_in = stands_in
         self.root = Scope()
-        self.ended: Exception | None = None
+        self.ended: BaseException | None = None
         """What ends the attempt, once something does."""
         self.calls = self._under_way = 0
         self.working = 1
@@ -171,7 +171,7 @@ class FlowRun:
         """Whether the engine ends the attempt from outside."""
         return self._outer is not None and self._outer.cancelling() > self._cancels
 
-    def stop(self, why: Exception) -> asyncio.CancelledError:
+    def stop(self, why: BaseException) -> asyncio.CancelledError:
         """End the attempt for this reason, once the calls under way have finished; what to raise."""
         if self.ended is None:
             self.ended = why
@@ -305,7 +305,9 @@ class FlowRun:
                 answered = await self.recorder.answer(key, function, (), options)
         except asyncio.CancelledError:
             raise self.cancelled(key) from None
-        except Exception as error:  # it was not begun, could not be recorded, or is in doubt
+        except (KeyboardInterrupt, GeneratorExit):  # of the process, or of the flow itself
+            raise
+        except BaseException as error:  # it was not begun, has no recorded end, or is in doubt
             raise self.stop(error) from None
         scope.last_us = answered.at_us
         return answered
@@ -412,7 +414,7 @@ def step_failed(key: str, error: str) -> StepFailed:
 async def call_function(
     step: StepContext, function: Callable[..., Any], args: Any, kwargs: Any, returns: Any, name: str
 ) -> Any:
-    """What a step's function returns, as it is stored. One that does not fit its declared type fails."""
+    """What a step's function returns, as it is stored; UnfitResult if it cannot be, or has another type."""
     token = here.set(INSIDE)
     try:
         if inspect.iscoroutinefunction(function):
@@ -423,10 +425,13 @@ async def call_function(
                 value = await value
     finally:
         here.reset(token)
-    if not isinstance(value, bytes | bytearray | memoryview):
-        value = as_stored(value, f"the result of step {name!r}")
+    what = f"the result of step {name!r}"
     try:
+        if not isinstance(value, bytes | bytearray | memoryview):
+            value = as_stored(value, what)
         as_declared(bytes(value) if isinstance(value, bytearray | memoryview) else value, returns)
-    except ValueError as error:
-        raise InvalidInput(f"the result of step {name!r} is not what it declares: {error}.") from None
+    except UnstorableValue as error:
+        raise UnfitResult(str(error)) from None
+    except Exception as error:  # of a type of the user, which may do anything when it is read
+        raise UnfitResult(f"{what} is not what it declares: {said(error)}.") from None
     return value
