@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -185,6 +186,7 @@ async def test_a_provider_that_says_later_gets_a_countdown(world: World) -> None
     assert found["title"].startswith("The provider asks to wait. Resumes by itself in 0:")
     assert (found["kind"], found["actions"]) == ("rate_limit", ["try_now"])
     assert found["until"] is not None
+    assert re.match(r"[a-z]+:", found["line"]), "a model is written as it is called"
 
 
 async def test_a_step_in_doubt_comes_before_everything_else(world: World) -> None:
@@ -270,5 +272,6 @@ async def test_a_pause_says_by_whom_and_after_which_step(world: World) -> None:
     assert (found["colour"], found["actions"]) == ("slate", ["resume", "dismiss"])
     assert found["line"] == "Kept: 3 steps. Nothing is done again."
     assert shown["now"] == "Paused by ines after b."
+    assert [stop["says"] for stop in shown["stops"]] == ["Paused by ines."]
     await process.engine.dismiss("run", by="ines")
     assert (await state(process))["banner"] is None

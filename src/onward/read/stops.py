@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.machine.reasons import reason_of
-from onward.model.run import Run, Stop
+from onward.model.run import Run, RunStatus, Stop
 from onward.model.values import rfc3339
-from onward.read.why import kept_words, sentence, step_name
+from onward.read.why import kept_words, paused_words, sentence, step_name
 
 if TYPE_CHECKING:
     from onward.replies.runs import StopShown
@@ -20,11 +20,15 @@ def view_stops(run: Run) -> list[StopShown]:
 
 def _view_stop(stop: Stop) -> StopShown:
     reason = reason_of(stop.reason)
-    where = f" in {step_name(stop.step)}" if stop.step and reason.holder_died else ""
+    says = stop.detail or reason.says
+    if reason.status is RunStatus.PAUSED:
+        says = paused_words(stop.reason, stop.detail)
+    elif reason.holder_died and stop.step and stop.step not in says:
+        says = f"{says} in {step_name(stop.step)}"
     return {
         "seq": stop.seq,
         "reason": stop.reason,
-        "says": sentence((stop.detail or reason.says) + where),
+        "says": sentence(says),
         "step": stop.step or None,
         "at": rfc3339(stop.at_us),
         "ended_at": None if stop.ended_at_us is None else rfc3339(stop.ended_at_us),

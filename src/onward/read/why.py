@@ -17,7 +17,7 @@ from onward.machine import reasons
 from onward.machine.decide.requests import ASKED_BY
 from onward.machine.fold.calls import answers_again
 from onward.machine.ticks import Tick
-from onward.model.ids import node_of, place_of
+from onward.model.ids import CALLERS, node_of, place_of
 from onward.model.limits import MICRO, VISITS, kind_of
 from onward.model.row import RunRow, WaitingFor
 from onward.model.run import AttemptState, OpenStep, Run, RunStatus
@@ -48,7 +48,9 @@ def sentence(words: str) -> str:
     words = words.strip()
     if not words:
         return ""
-    return words[0].upper() + words[1:] + ("" if words[-1] in ".!?…" else ".")
+    # The name of a model or a scope is written as it is.
+    is_name = ":" in words.split(maxsplit=1)[0].rstrip(":")
+    return (words if is_name else words[0].upper() + words[1:]) + ("" if words[-1] in ".!?…" else ".")
 
 
 def listed(names: Sequence[str]) -> str:
@@ -130,10 +132,10 @@ def last_finished(ticks: Sequence[Tick]) -> str:
     return next((tick.step for tick in reversed(ticks) if tick.state == "finished"), "")
 
 
-def paused_words(reason: str, detail: str, after: str) -> str:
-    """Who paused a run, and after which step."""
+def paused_words(reason: str, detail: str, after: str | None = None) -> str:
+    """Who paused a run, and after which step: "" is before its first; without `after`, only who."""
     if detail.startswith(ASKED_BY):
-        who = detail.removeprefix(ASKED_BY)
+        who = detail.removeprefix(ASKED_BY).removeprefix(CALLERS)
     elif reason == reasons.SIGNAL:
         who = "a signal to its process"
     elif reason == reasons.MANAGER:
@@ -141,8 +143,9 @@ def paused_words(reason: str, detail: str, after: str) -> str:
     else:
         who = ""
     by = f" by {who}" if who else ""
+    where = "" if after is None else f" after {after}" if after else " before its first step"
     why = f": {detail}" if detail and not who else ""
-    return sentence(f"Paused{by} {f'after {after}' if after else 'before its first step'}{why}")
+    return sentence(f"Paused{by}{where}{why}")
 
 
 def without_step(detail: str) -> str:
