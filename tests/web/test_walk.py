@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -147,6 +148,8 @@ def test_a_failed_run_says_why_and_continues_when_the_reason_is_gone(
     banner = one.page.get_by_label("Recovery")
     expect(banner.get_by_role("heading")).to_contain_text("post failed after")
     assert banner.get_by_role("button").all_inner_texts() == ["Resume", "Dismiss"]
+    row = one.page.get_by_role("listitem").filter(has_text="post#1")
+    expect(row).to_contain_text(_took(site, run, "post#1"))  # until it failed, and not until now
     repaired.touch()
     banner.get_by_role("button", name="Resume").click()
     expect(one.page.get_by_text("Completed", exact=True).first).to_be_visible()
@@ -268,6 +271,11 @@ def test_a_text_that_streams_is_shown_whole_and_once_through_a_lost_server(
         one.open("/chats/orchard")
         expect(one.page.get_by_text("w5 ")).to_be_visible()
         expect(one.page.get_by_text("I think.")).to_be_visible()
+        button, composer = one.page.get_by_role("button", name="Following"), one.page.locator("form.comp")
+        follows, writes = button.bounding_box(), composer.bounding_box()
+        assert follows is not None
+        assert writes is not None
+        assert follows["y"] + follows["height"] <= writes["y"], "what follows covers nothing"
         site.server.kill()
         expect(one.page.get_by_text("Reconnecting. What you see may be old.")).to_be_visible()
         assert "w5" in one.page.get_by_role("log").inner_text()
@@ -327,6 +335,14 @@ def test_a_viewer_sees_no_action(site: Site, windows: Windows) -> None:
     for name in ("Cancel…", "Fork…", "Pause"):
         expect(one.page.get_by_role("button", name=name)).to_have_count(0)
     expect(one.page.get_by_role("button", name="Approve")).to_be_disabled()
+
+
+def _took(site: Site, run: str, step: str) -> str:
+    """How long the step took until the run stopped, in the words of the page."""
+    page = site.server.get(f"/api/runs/{run}/steps")
+    (begun,) = (row["began_at"] for row in page["timeline"] if row["key"] == step)
+    took_s = (datetime.fromisoformat(page["stops"][-1]["at"]) - datetime.fromisoformat(begun)).total_seconds()
+    return f"{took_s * 1000:.0f} ms" if took_s < 0.1 else f"{took_s:.1f} s"
 
 
 def _said(one: Window) -> list[str]:

@@ -23,6 +23,7 @@ import { useKeys } from '../state/keyboard'
 import { keys } from '../state/keys'
 import { useFollow } from '../state/live'
 import { short } from '../words/money'
+import { reasonWord } from '../words/status'
 
 export default function Chats({ chat }: { chat: string | null }) {
   const list = useQuery({ queryKey: keys.chats, queryFn: () => listChats() })
@@ -68,6 +69,9 @@ function NoChats() {
   )
 }
 
+const stateWords = ({ status, reason }: ChatListed) =>
+  !status ? 'no run' : reason && status !== 'completed' ? reasonWord(reason) : status === 'waiting' ? 'waits for you' : status
+
 function List({ chats, chat }: { chats: readonly ChatListed[]; chat: string | null }) {
   return (
     <nav className="cl" aria-label="Chats" tabIndex={-1}>
@@ -76,7 +80,7 @@ function List({ chats, chat }: { chats: readonly ChatListed[]; chat: string | nu
           <StatusGlyph of={one.status} />
           <b className="cut">{one.chat}</b>
           <em><Age at={one.created_at} /></em>
-          <span className="cut">{one.waiting ? `${one.waiting} waiting · ` : ''}{[one.status, one.reason].filter(Boolean).join(', ').replaceAll('_', ' ') || 'no run'}</span>
+          <span className="cut">{one.waiting ? `${one.waiting} waiting · ` : ''}{stateWords(one)}</span>
         </Link>
       ))}
     </nav>

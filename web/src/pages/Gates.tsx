@@ -101,7 +101,8 @@ function Detail({ gate }: { gate: GateListed }) {
     mutationFn: () => cancelWorkflow(gate.run), onError: toastProblem,
     onSettled: () => void cache.invalidateQueries(),
   })
-  const author = page?.steps.filter((one) => one.finished_at && one.step !== gate.gate).at(-1)?.step
+  // A question from inside a step names its call: the step is its author.
+  const author = gate.gate.includes(':') ? gate.gate.split(':')[0] : null
   const hash = question.content_hash
   return (
     <section aria-label="Question" style={{ padding: '24px clamp(16px, 3vw, 32px) 32px', display: 'grid', gap: 18, alignContent: 'start' }}>

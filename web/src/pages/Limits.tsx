@@ -60,11 +60,13 @@ function Today() {
   const limit = cost?.limit ?? base?.cost_micro.limit ?? null
   const estimated = models.reduce((sum, one) => sum + one.estimated, 0)
   const calls = models.reduce((sum, one) => sum + one.calls, 0)
+  // A call whose process died is counted as what it had reserved.
+  const guessed = usage ? usage.tokens - usage.input - usage.output : 0
   const tokenLimit = scope?.tokens.limit ?? base?.tokens.limit ?? null
   return (
     <div className="kp">
       <div className="card"><span className="h">Today, UTC</span><b>{money(usage?.cost_micro ?? 0)}</b><Meter spent={usage?.cost_micro ?? 0} reserved={cost?.reserved ?? 0} limit={limit} /><div className="line">{limit ? `of ${money(limit)}` : 'no limit'}<span className="grow" />{!!cost?.reserved && `${money(cost.reserved)} reserved`}</div></div>
-      <div className="card"><span className="h">Tokens today</span><b>{whole(usage?.tokens ?? 0)}</b><Meter spent={usage?.tokens ?? 0} reserved={scope?.tokens.reserved ?? 0} limit={tokenLimit} /><div className="line">{whole(usage?.input ?? 0)} in · {whole(usage?.output ?? 0)} out</div></div>
+      <div className="card"><span className="h">Tokens today</span><b>{whole(usage?.tokens ?? 0)}</b><Meter spent={usage?.tokens ?? 0} reserved={scope?.tokens.reserved ?? 0} limit={tokenLimit} /><div className="line">{whole(usage?.input ?? 0)} in · {whole(usage?.output ?? 0)} out{guessed > 0 && ` · ${whole(guessed)} estimated`}</div></div>
       <div className="card"><span className="h">Read from a cache</span><b>{whole(usage?.cached ?? 0)}</b><Meter spent={usage?.cached ?? 0} reserved={0} limit={usage?.input || null} /><div className="line">of {whole(usage?.input ?? 0)} tokens in, {counted(usage?.calls ?? 0, 'call')}</div></div>
       <div className="card"><span className="h">Estimated, not confirmed</span><b>{whole(estimated)}</b><Meter spent={0} reserved={estimated} limit={calls || null} /><div className="line">{counted(estimated, 'call')} whose process died{stats && stats.runs.stalled ? ` · ${stats.runs.stalled} runs without their process` : ''}</div></div>
     </div>

@@ -3,7 +3,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { lazy, Suspense, useEffect, useMemo, useState, type ReactNode } from 'react'
 import { Link, useLocation } from 'wouter'
-import { cancelWorkflow, drawRun, pauseRun, showRun } from '../api/client'
+import { cancelWorkflow, drawRun, pauseRun, Problem, showRun } from '../api/client'
 import type { RunPage } from '../api/shapes'
 import { ActionButton } from '../parts/ActionButton'
 import { BannerSlot, Resume } from '../parts/BannerSlot'
@@ -14,12 +14,11 @@ import { Graph } from '../parts/Graph'
 import { Icon, type IconName } from '../parts/Icon'
 import { Menu } from '../parts/Menu'
 import { Title } from '../parts/Shell'
-import { Empty, ErrorBox, Skeleton } from '../parts/States'
+import { Empty, ErrorBox, Gone, Skeleton } from '../parts/States'
 import { StatusPill } from '../parts/Status'
 import { StepPanel } from '../parts/StepPanel'
 import { Stops } from '../parts/Stops'
-import { Timeline, useScroller } from '../parts/Timeline'
-import { useNow } from '../parts/Time'
+import { Timeline, useScroller, useSpent } from '../parts/Timeline'
 import { useAct } from '../parts/ActionButton'
 import { chatAddress, runAddress, useParams } from '../state/address'
 import { applyTimeline } from '../state/apply'
@@ -35,14 +34,18 @@ const RunTabs = lazy(() => import('./RunTabs'))
 
 const TABS = ['steps', 'messages', 'context', 'events', 'files', 'receipts', 'cost', 'lineage'] as const
 type Tab = (typeof TABS)[number]
-const OVER = ['completed', 'cancelled']
+const isOver = (page: RunPage) => page.status === 'completed' || page.status === 'cancelled'
 
 export default function Run({ id }: { id: string }) {
   const query = useQuery({ queryKey: keys.run(id), queryFn: ({ signal }) => showRun(id, signal) })
-  if (query.isError && !query.data) return <><Title>Run</Title><ErrorBox error={query.error} again={() => void query.refetch()} /></>
+  const isGone = query.error instanceof Problem && query.error.code === 'run_not_found'
+  if (query.isError && query.data && isGone) return <><Title>Run</Title><Gone /><AllRuns /></>
+  if (query.isError && !query.data) return <><Title>Run</Title><ErrorBox error={query.error} {...(isGone ? {} : { again: () => void query.refetch() })} /><AllRuns /></>
   if (!query.data) return <><Title>Run</Title><Skeleton rows={14} /></>
   return <Loaded page={query.data} />
 }
+
+const AllRuns = () => <p className="px-6"><Link className="link" href="/runs">All runs</Link></p>
 
 function Loaded({ page }: { page: RunPage }) {
   const [params, change] = useParams()
@@ -125,8 +128,10 @@ function HeaderActions({ page, question, onFork }: { page: RunPage; question: Qu
   const may = useRole('operator')
   const offline = useOffline()
   const [asks, setAsks] = useState(false)
-  const isOpen = !OVER.includes(page.status) && !(page.status === 'failed' && !page.recoverable)
+  const isOpen = !isOver(page) && !(page.status === 'failed' && !page.recoverable)
   const cancel = useAct({ run: page.id, post: (key) => cancelWorkflow(page.id, '', key) })
+  const pause = useAct({ run: page.id, post: () => pauseRun(page.id) })
+  const pauseNow = useAct({ run: page.id, post: () => pauseRun(page.id, 'now') })
   const canPause = page.status === 'running' || page.status === 'queued'
   return (
     <>
@@ -143,7 +148,7 @@ function HeaderActions({ page, question, onFork }: { page: RunPage; question: Qu
       {may && isOpen && <button type="button" className="btn danger hide-s" disabled={cancel.isPending || !!offline} title={offline} onClick={() => setAsks(true)}>{cancel.isPending || page.pending.cancel_by ? 'Cancelling…' : 'Cancel…'}</button>}
       <Menu className="btn icon ghost" label="More" right button={<Icon name="more" />} choices={[
         { label: 'Copy the id', act: () => void navigator.clipboard?.writeText(page.id) },
-        ...(may && canPause ? [{ label: 'Pause after the step', act: () => void pauseRun(page.id) }, { label: 'Pause now', act: () => void pauseRun(page.id, 'now') }] : []),
+        ...(may && canPause && !offline ? [{ label: 'Pause after the step', act: () => pause.mutate() }, { label: 'Pause now', act: () => pauseNow.mutate() }] : []),
         ...(may ? [{ label: 'Fork…', act: onFork }] : []),
         ...(may && isOpen ? [{ label: 'Cancel…', danger: true, act: () => setAsks(true) }] : []),
       ]} />
@@ -170,20 +175,16 @@ function Verdicts({ gate }: { gate: Question }) {
 }
 
 function Meta({ page }: { page: RunPage }) {
-  const ticking = useNow()
-  const isOpen = page.status === 'running' || page.status === 'waiting' || page.recoverable
-  const now = isOpen ? ticking : Date.parse(page.ended_at ?? page.updated_at)
-  const begun = page.timeline.find((row) => row.began_at)?.began_at
-  const stopped = page.stops.reduce((sum, stop) => sum + (stop.ended_at ? Date.parse(stop.ended_at) : Math.max(now, Date.parse(stop.at))) - Date.parse(stop.at), 0) / 1000
-  const working = begun ? Math.max(0, (now - Date.parse(begun)) / 1000 - stopped) : 0
+  const spent = useSpent(page)
+  const took = (milliseconds: number, word: string) => (milliseconds >= 500 ? `, ${span(rounded(milliseconds / 1000))} ${word}` : '')
   const item = (icon: IconName, text: ReactNode, hide = false) => <span className={hide ? 'hide-s' : ''}><Icon name={icon} size="sm" /><span className="cut">{text}</span></span>
   return (
     <div className="meta num">
       {page.chat && !page.chat.startsWith('run/') && item('chat', <Link href={chatAddress(page.chat)}>{page.chat}</Link>)}
       {item('pipeline', `${page.pipeline}${page.pipeline_version ? ` v${page.pipeline_version}` : ''}`)}
-      {begun && item('clock', `${span(rounded(working))} working${stopped >= 0.5 ? `, ${span(rounded(stopped))} stopped` : ''}`)}
+      {spent && item('clock', `${span(rounded(spent.work / 1000))} working${took(spent.wait, 'waiting')}${took(spent.stop, 'stopped')}`)}
       {item('gauge', `${whole(page.tokens)} tokens · ${money(page.cost)}`)}
-      {item('worker', page.holder ?? 'nobody holds it', true)}
+      {(page.holder || !isOver(page)) && item('worker', page.holder ?? 'no process holds it', true)}
       {page.workspace?.branch && item('branch', <span className="mono" title={page.workspace.branch}>{page.workspace.branch.length > 20 ? `${page.workspace.branch.slice(0, 16)}…` : page.workspace.branch}</span>, true)}
       {page.simulated !== null && item('play', 'simulated')}
     </div>
@@ -221,7 +222,7 @@ function Steps({ page, step, pick }: { page: RunPage; step: string | null; pick:
       <div className={`work ${step ? '' : 'alone'}`}>
         <section className={`graph ${isShown('graph')}`} aria-label="Graph">
           <div className="ph">Graph<span className="dim num">{done} of {Math.max(page.steps_planned, done)} on this path</span><span className="grow" />
-            <button type="button" className="btn sm ghost" onClick={() => document.dispatchEvent(new Event('onward:follow'))}><Icon name="target" size="xs" />{isStopped ? 'Show the stop' : 'Follow'}</button>
+            {!isOver(page) && <button type="button" className="btn sm ghost" onClick={() => document.dispatchEvent(new Event('onward:follow'))}><Icon name="target" size="xs" />{isStopped ? 'Show the stop' : 'Follow'}</button>}
           </div>
           {geometry ? <Graph geometry={geometry} picked={step} current={current} onPick={pick} />
             : graph.isError ? <ErrorBox error={graph.error} again={() => void graph.refetch()} /> : <Skeleton rows={5} />}

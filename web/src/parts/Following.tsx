@@ -33,11 +33,11 @@ export function Following({ className, of, grows = false, children }: { classNam
   const follow = () => { setOn(true); toEnd() }
   useKeys({ '.': () => (on ? setOn(false) : follow()) })
   return (
-    <>
+    <div className="follow">
       <div ref={box} className={className} onScroll={scrolled} tabIndex={0} role="log" aria-live="off" aria-label="Conversation">{children}</div>
       {(!on || grows) && (
         <button type="button" className="btn sm jump" aria-pressed={on} onClick={follow}><Icon name="end" size="xs" />{grows ? (on ? 'Following' : 'Follow') : 'End'}</button>
       )}
-    </>
+    </div>
   )
 }

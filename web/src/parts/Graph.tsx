@@ -47,7 +47,7 @@ function Canvas({ geometry, picked, current, onPick }: { geometry: Geometry; pic
     return {
       scale,
       x: wide ? clamp(size.w / 2 - (node.x + node.w / 2) * scale, size.w - geometry.width * scale - MARGIN, MARGIN) : (size.w - geometry.width * scale) / 2,
-      y: clamp(size.h * 0.42 - (node.y + node.h / 2) * scale, size.h - geometry.height * scale - MARGIN, MARGIN),
+      y: geometry.height * scale + 2 * MARGIN > size.h ? clamp(size.h * 0.42 - (node.y + node.h / 2) * scale, size.h - geometry.height * scale - MARGIN, MARGIN) : (size.h - geometry.height * scale) / 2,
     }
   }, [fit, geometry, size])
 

@@ -35,7 +35,7 @@ function Meta({ said, facts }: { said: Said; facts?: CallFacts | undefined }) {
 /** A message in a chat: small uses of tools, text to read. */
 export const ChatMessage = memo(function ChatMessage({ said, facts, isFirst }: { said: Said; facts?: CallFacts | undefined; isFirst: boolean }) {
   if (said.role === 'user') return <div className="me">{textOf(said)}</div>
-  if (said.role === 'system') return <div className="sys"><Icon name="pipeline" size="sm" /><span>{textOf(said)}</span></div>
+  if (said.role === 'system') return <div className="sys"><Icon name="pipeline" size="sm" /><span>{textOf(said).split('`').map((text, at) => (at % 2 ? <code key={at} className="mono">{text}</code> : text))}</span></div>
   const name = nodeOf(said.step) || 'agent'
   return (
     <article className={`m ${isFirst ? '' : 'more'}`} aria-label={`${name} says`}>

@@ -24,9 +24,8 @@ export function Prose({ text, grows = false }: { text: string; grows?: boolean }
   const cut = !all && slow.length > WHOLE_MAX
   const shown = cut ? slow.slice(0, WHOLE_MAX) : slow
   return (
-    <div>
+    <div className={grows ? 'grows' : undefined}>
       <Suspense fallback={<div className="prose plain">{shown}</div>}><Markdown text={shown} /></Suspense>
-      {grows && <span className="caret" aria-hidden="true" />}
       {cut && <button type="button" className="link" onClick={() => setAll(true)}>Show all</button>}
     </div>
   )

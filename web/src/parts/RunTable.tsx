@@ -5,13 +5,16 @@ import { memo, useEffect, useMemo, useSyncExternalStore, type ReactNode, type Re
 import { Link, useLocation } from 'wouter'
 import { resumeWorkflow } from '../api/client'
 import type { RunListed } from '../api/shapes'
+import type { GateListed } from '../api/types'
 import { gateAddress, runAddress } from '../state/address'
 import { useKeys } from '../state/keyboard'
+import { useRole } from '../state/me'
 import { money, short } from '../words/money'
 import { ActionButton } from './ActionButton'
+import { useGates } from './Shell'
 import { Status } from './Status'
 import { StepTicks } from './StepTicks'
-import { Age } from './Time'
+import { Age, Countdown } from './Time'
 
 const narrow = matchMedia('(max-width: 720px)')
 const coarse = matchMedia('(pointer: coarse)')
@@ -49,6 +52,8 @@ export function RunTable({ runs, at, setAt, selected, onSelect, onSeen, more, sc
     rows.scrollToIndex(to)
   }
   const here = runs[at]
+  const gates = useGates().data?.gates
+  const asked = useMemo(() => new Map(gates?.map((gate) => [gate.run, gate])), [gates])
   useKeys({
     j: () => move(at + 1),
     k: () => move(at < 0 ? 0 : at - 1),
@@ -80,7 +85,7 @@ export function RunTable({ runs, at, setAt, selected, onSelect, onSeen, more, sc
             return (
               <div key={item.key} ref={isNarrow ? rows.measureElement : undefined} data-index={item.index}
                 style={{ position: 'absolute', top: 0, left: 0, right: 0, transform: `translateY(${item.start}px)` }}>
-                <Row run={run} index={item.index} isAt={item.index === at} isSelected={selected.has(run.id)} onSelect={onSelect} />
+                <Row run={run} gate={run.status === 'waiting' ? asked.get(run.id) : undefined} index={item.index} isAt={item.index === at} isSelected={selected.has(run.id)} onSelect={onSelect} />
               </div>
             )
           })}
@@ -91,8 +96,9 @@ export function RunTable({ runs, at, setAt, selected, onSelect, onSeen, more, sc
   )
 }
 
-const Row = memo(function Row({ run, index, isAt, isSelected, onSelect }: {
+const Row = memo(function Row({ run, gate, index, isAt, isSelected, onSelect }: {
   run: RunListed
+  gate: GateListed | undefined
   index: number
   isAt: boolean
   isSelected: boolean
@@ -112,8 +118,8 @@ const Row = memo(function Row({ run, index, isAt, isSelected, onSelect }: {
         <span className="dim small cut only-s">{run.chat.startsWith('run/') ? '' : `· ${run.chat}`}</span>
         {run.is_dismissed && <span className="tag">dismissed</span>}
       </span>
-      <span role="cell" className={`c-why ${over ? 'mid' : ''}`}><Why run={run} /></span>
-      <span role="cell" className="c-steps line"><StepTicks ticks={run.ticks} finished={run.steps_finished} planned={run.steps_planned} over={over} /><span className="only-s small dim num">· {money(run.cost)}</span></span>
+      <span role="cell" className={`c-why ${over ? 'mid' : ''}`}><Why run={run} gate={gate} /></span>
+      <span role="cell" className="c-steps line"><StepTicks ticks={run.ticks} finished={run.steps_finished} planned={run.steps_planned} over={over} />{run.tokens > 0 && <span className="only-s small dim num">· {money(run.cost)}</span>}</span>
       <span role="cell" className="c-chat cut mid">{!run.chat || run.chat.startsWith('run/') ? '–' : run.chat}</span>
       <span role="cell" className="c-cost right num"><span className="dim small">{run.tokens ? short(run.tokens) : '–'}</span>{run.tokens > 0 && <span className="ml-1.5">{money(run.cost)}</span>}</span>
       <span role="cell" className="c-changed right dim"><Age at={run.updated_at} /></span>
@@ -122,22 +128,29 @@ const Row = memo(function Row({ run, index, isAt, isSelected, onSelect }: {
   )
 })
 
-/** What a run does now, or why it stopped: one sentence, two lines at most. */
-export function Why({ run }: { run: RunListed }) {
-  return useMemo(() => <span className="two" title={run.now.length > 90 ? run.now : undefined}>{run.now.slice(0, 200)}</span>, [run.now])
+/** What a run does now, what it asks, or why it stopped: one sentence, two lines at most. */
+function Why({ run, gate }: { run: RunListed; gate: GateListed | undefined }) {
+  if (gate) return <span className="two">{gate.text.slice(0, 200)}{gate.deadline && <span className="dim"> · due in <Countdown until={gate.deadline} /></span>}</span>
+  return <span className="two" title={run.now.length > 90 ? run.now : undefined}>{run.now.slice(0, 200)}</span>
 }
 
 /** The one thing that would help this run most. */
 function RowAction({ run }: { run: RunListed }) {
   const id = `act-${run.id}`
-  if (run.status === 'waiting') return <Link id={id} className="btn sm" href={gateAddress(run.id, run.next ?? '')}>Answer</Link>
+  const mayAnswer = useRole('approver')
+  const may = useRole('operator')
+  if (run.status === 'waiting') return mayAnswer && <Link id={id} className="btn sm" href={gateAddress(run.id, run.next ?? '')}>Answer</Link>
+  if (!may) return null
   if (run.step_in_doubt) return <Link id={id} className="btn sm amber" href={runAddress(run.id)}>Decide</Link>
   if (!run.recoverable) return null
   if (run.reason === 'limit') return <Link id={id} className="btn sm amber" href={runAddress(run.id, { limits: 'open' })}>Raise limit</Link>
+  // It resumes by itself when the provider said; asking sooner is a choice, not a need.
+  const waits = run.reason === 'rate_limit'
   return (
     <ActionButton
-      id={id} icon="retry" busy="Resuming…" className={`btn sm ${run.status === 'interrupted' ? 'amber' : ''}`}
+      id={id} className={`btn sm ${run.status === 'interrupted' && !waits ? 'amber' : ''}`}
+      {...(waits ? { busy: 'Trying…' } : { icon: 'retry', busy: 'Resuming…' })}
       act={{ run: run.id, post: (key) => resumeWorkflow(run.id, { head: run.head, key }) }}
-    >Resume</ActionButton>
+    >{waits ? 'Try now' : 'Resume'}</ActionButton>
   )
 }

@@ -28,7 +28,6 @@ export function Skeleton({ rows = 8, height = 'var(--row)' }: { rows?: number; h
 /** The server's sentence, its code, and another try. */
 export function ErrorBox({ error, again }: { error: unknown; again?: () => void }) {
   const problem = error instanceof Problem ? error : null
-  if (problem?.code === 'run_not_found') return <Gone />
   return (
     <div className="none" role="alert">
       <div className="line"><StatusGlyph of="failed" /><span className="strong text-ink">{problem?.message ?? 'This part of the page failed.'}</span></div>

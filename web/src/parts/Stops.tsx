@@ -3,10 +3,9 @@
 import type { Stop } from '../api/shapes'
 import { span } from '../words/durations'
 import { counted } from '../words/money'
+import { stopTone } from '../words/status'
 import { StatusGlyph } from './Status'
 import { TimeOfDay } from './Time'
-
-const STATES: Record<string, string> = { operator: 'paused', signal: 'paused', manager: 'paused', crash_loop: 'failed' }
 
 export function Stops({ stops, again }: { stops: readonly Stop[]; again: number }) {
   if (!stops.length) return null
@@ -15,7 +14,7 @@ export function Stops({ stops, again }: { stops: readonly Stop[]; again: number 
       <div><span className="strong">Stops</span> <span className="dim ml-1">{counted(stops.length, 'stop').replace(/ stops?$/, '')}{again ? `, and ${counted(again, 'answer')} ${again === 1 ? 'is' : 'are'} asked for again` : ', and nothing was done twice'}</span></div>
       {[...stops].reverse().map((stop) => (
         <div key={stop.seq} className="stop">
-          <StatusGlyph of={STATES[stop.reason] ?? (stop.reason.includes('fail') ? 'failed' : 'interrupted')} />
+          <StatusGlyph of={stopTone(stop.reason)} />
           <span className="strong" style={{ fontWeight: 500 }}>{stop.says}</span>
           <span className="dim num"><TimeOfDay at={stop.at} /> · {stop.ended_at ? span((Date.parse(stop.ended_at) - Date.parse(stop.at)) / 1000) : 'now'}</span>
           <p>{stop.kept}{stop.by ? ` Resumed by ${stop.by}.` : ''}</p>

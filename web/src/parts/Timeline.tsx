@@ -1,11 +1,11 @@
 /** Steps, attempts, calls and stops in time. Gaps are short, or everything is to scale. */
 
 import { useVirtualizer } from '@tanstack/react-virtual'
-import { useMemo, useRef, type RefObject } from 'react'
+import { useLayoutEffect, useMemo, useRef, useState, type RefObject } from 'react'
 import type { RunPage, Stop, TimelineRow } from '../api/shapes'
 import { clock, span } from '../words/durations'
 import { scaleOf, type Scale, type Span } from '../words/scale'
-import { tone } from '../words/status'
+import { reasonWord, stopTone, tone } from '../words/status'
 import { Icon } from './Icon'
 import { StatusGlyph } from './Status'
 import { useNow } from './Time'
@@ -44,12 +44,12 @@ function arrange(page: RunPage, picked: string | null, gateNodes: ReadonlySet<st
 
 const start = (row: TimelineRow) => (row.began_at ? Date.parse(row.began_at) : null)
 
-/** When a row ended; an open one goes on until now, one that was cut off until the stop after it. */
+/** When a row ended; an open one lasts until now, one that failed or was cut off until the stop after it. */
 function end(row: TimelineRow, stops: readonly Stop[], now: number): number {
   if (row.ended_at) return Date.parse(row.ended_at)
   const from = start(row) ?? now
   const stop = stops.find((one) => Date.parse(one.at) >= from)
-  return row.state === 'interrupted' && stop ? Date.parse(stop.at) : now
+  return row.state !== 'open' && row.state !== 'waiting' && stop ? Date.parse(stop.at) : now
 }
 
 function spans(shown: Shown, stops: readonly Stop[], now: number): { from: number; to: number; state: string }[] {
@@ -58,6 +58,26 @@ function spans(shown: Shown, stops: readonly Stop[], now: number): { from: numbe
     const from = start(row)
     return from === null ? [] : [{ from, to: Math.max(from, end(row, stops, now)), state: row.state }]
   })
+}
+
+const NO_NODES: ReadonlySet<string> = new Set()
+const isOpen = (page: RunPage) => page.status === 'running' || page.status === 'waiting' || page.stops.some((stop) => !stop.ended_at)
+
+function scaled(page: RunPage, rows: readonly Shown[], now: number, isTrue: boolean, width: number): Scale {
+  const stops = page.stops.map((stop): Span => ({ from: Date.parse(stop.at), to: stop.ended_at ? Date.parse(stop.ended_at) : Math.max(now, Date.parse(stop.at)) }))
+  const all = rows.filter((one) => one.row.kind !== 'call')
+  const parents = new Set(all.filter((one) => one.depth > 0).map((one) => one.row.parent))
+  const leaves = all.filter((one) => !parents.has(one.row.key))
+  const of = (isGate: boolean) => leaves.filter((one) => one.isGate === isGate).flatMap((one) => spans(one, page.stops, now))
+  return scaleOf(of(false), of(true), stops, { isTrue, width })
+}
+
+/** How long the run worked, waited for a person, and was stopped; null before its first step. */
+export function useSpent(page: RunPage) {
+  const ticking = useNow()
+  const now = isOpen(page) ? ticking : Date.parse(page.ended_at ?? page.updated_at)
+  const rows = useMemo(() => arrange(page, null, NO_NODES), [page])
+  return rows.length ? scaled(page, rows, now, true, 1).spent : null
 }
 
 export function Timeline({ page, picked, onPick, isTrue, scroller, gateNodes }: {
@@ -69,20 +89,18 @@ export function Timeline({ page, picked, onPick, isTrue, scroller, gateNodes }: 
   isTrue: boolean
   scroller: RefObject<HTMLDivElement | null>
 }) {
-  const isOpen = page.status === 'running' || page.status === 'waiting' || page.stops.some((stop) => !stop.ended_at)
   const ticking = useNow()
-  const now = isOpen ? ticking : Date.parse(page.ended_at ?? page.updated_at)
+  const [width, setWidth] = useState(600)
+  const axis = useRef<HTMLDivElement>(null)
+  useLayoutEffect(() => {
+    const watch = new ResizeObserver(([entry]) => entry && setWidth(Math.max(1, entry.contentRect.width)))
+    if (axis.current) watch.observe(axis.current)
+    return () => watch.disconnect()
+  }, [])
+  const now = isOpen(page) ? ticking : Date.parse(page.ended_at ?? page.updated_at)
   const rows = useMemo(() => arrange(page, picked, gateNodes), [page, picked, gateNodes])
   const planned = page.timeline.filter((row) => row.state === 'planned')
-  const scale = useMemo(() => {
-    const stops = page.stops.map((stop): Span => ({ from: Date.parse(stop.at), to: stop.ended_at ? Date.parse(stop.ended_at) : Math.max(now, Date.parse(stop.at)) }))
-    const all = rows.filter((one) => one.row.kind !== 'call')
-    const parents = new Set(rows.filter((one) => one.depth > 0 && one.row.kind !== 'call').map((one) => one.row.parent))
-    const leaves = all.filter((one) => !parents.has(one.row.key))
-    const of = (isGate: boolean) => leaves.filter((one) => one.isGate === isGate).flatMap((one) => spans(one, page.stops, now))
-    return scaleOf(of(false), of(true), stops, isTrue)
-  }, [rows, page.stops, now, isTrue])
-  const begin = scale.labels[0]?.time ?? 0
+  const scale = useMemo(() => scaled(page, rows, now, isTrue, width), [page, rows, now, isTrue, width])
 
   const list = useVirtualizer({
     count: rows.length, getScrollElement: () => scroller.current, overscan: 12,
@@ -93,7 +111,7 @@ export function Timeline({ page, picked, onPick, isTrue, scroller, gateNodes }: 
     <>
       <div className="axis" aria-hidden="true">
         <span />
-        <div>{scale.labels.map((label) => <span key={label.at} style={{ left: `${label.at * 100}%` }}>{clock((label.time - begin) / 1000)}</span>)}</div>
+        <div ref={axis}>{scale.labels.map((label) => <span key={label.at} style={{ left: `${label.at * 100}%` }}>{clock((label.time - scale.begin) / 1000)}</span>)}</div>
         <span />
       </div>
       <div className="tline" role="list" aria-label="Timeline">
@@ -149,7 +167,7 @@ function Row({ shown, isPicked, isParent, onPick, scale, stops, now }: {
       <span className="tn" style={{ paddingLeft: 14 + depth * 18 }}>
         {isCall ? <span className={tone(row.state)} style={{ color: 'var(--c)' }}><Icon name={isTool ? 'tool' : 'model'} /></span> : <StatusGlyph of={state} />}
         <span className={`cut grow ${isCall ? 'mono' : ''}`}>{name}<span className="sr"> {row.state}</span></span>
-        {note && <span className="note dim cut" style={{ fontSize: 11, maxWidth: '45%' }}>{note}</span>}
+        {note && <span className="note dim cut" title={note}>{note}</span>}
       </span>
       <span className="tb">
         {bars.map((bar, at) => {
@@ -172,19 +190,15 @@ function shortCall(label: string): string {
   return value ? `${label.slice(0, at)} ${value}` : label
 }
 
-const REASONS: Record<string, string> = {
-  limit: 'limit', crash: 'process died', restart: 'server restarted', rate_limit: 'provider', crash_loop: 'crash loop', in_doubt: 'in doubt', operator: 'paused',
-}
-
 function Bands({ scale, stops, isHigh }: { scale: Scale; stops: readonly Stop[]; isHigh: boolean }) {
   return (
     <div className="bands" aria-hidden="true">
       {scale.bands.map((band, at) => {
         const stop = stops[at]!
         return (
-          <div key={stop.seq} className="band" style={{ left: `${band.left * 100}%`, width: `${Math.max(0.004, band.right - band.left) * 100}%` }}>
-            <em>{stop.ended_at ? span((band.to - band.from) / 1000) : 'now'}</em>
-            {isHigh && <b>{REASONS[stop.reason] ?? stop.reason.replaceAll('_', ' ')}</b>}
+          <div key={stop.seq} className={`band ${stopTone(stop.reason)}`} style={{ left: `${band.left * 100}%`, width: `${Math.max(0.004, band.right - band.left) * 100}%` }}>
+            {band.isNamed && <em>{stop.ended_at ? span((band.to - band.from) / 1000) : 'now'}</em>}
+            {isHigh && <b>{reasonWord(stop.reason)}</b>}
           </div>
         )
       })}

@@ -9,12 +9,17 @@ export interface Band extends Span {
   /** Where it is drawn, as shares of the width. */
   left: number
   right: number
+  /** Whether there is room for its duration above it. */
+  isNamed: boolean
 }
 
 export interface Scale {
   at: (time: number) => number
   bands: Band[]
   labels: { at: number; time: number }[]
+  begin: number
+  /** In milliseconds: working, waiting for a person, and stopped. */
+  spent: { work: number; wait: number; stop: number }
 }
 
 type Kind = 'work' | 'wait' | 'idle' | 'stop'
@@ -22,16 +27,19 @@ type Kind = 'work' | 'wait' | 'idle' | 'stop'
 /** How much room a stop has, as a share of the time worked; waiting gets at most twice as much. */
 const STOP_SHARE = 0.09
 const IDLE_SHARE = 0.02
-const LABEL_DISTANCE = 0.11
+/** The least distance between the middles of two labels, in pixels. */
+const LABEL_PX = 50
 
-/** A scale over work, waiting for people, and stops. All times are in milliseconds. */
-export function scaleOf(work: readonly Span[], wait: readonly Span[], stops: readonly Span[], isTrue: boolean): Scale {
+/** A scale over work, waiting for people, and stops. All times are in milliseconds; the axis is so many pixels wide. */
+export function scaleOf(work: readonly Span[], wait: readonly Span[], stops: readonly Span[], { isTrue, width }: { isTrue: boolean; width: number }): Scale {
   const all = [...work, ...wait, ...stops]
   const cuts = [...new Set(all.flatMap((one) => [one.from, one.to]))].sort((a, b) => a - b)
   // A run that has just begun may have one instant, and so no length.
-  if (cuts.length < 2) return { at: () => 0, bands: [], labels: [] }
+  if (cuts.length < 2) return { at: () => 0, bands: [], labels: [], begin: cuts[0] ?? 0, spent: { work: 0, wait: 0, stop: 0 } }
   const kinds = kindsOf(cuts, work, wait, stops)
-  const worked = kinds.reduce((sum, kind, at) => sum + (kind === 'work' ? cuts[at + 1]! - cuts[at]! : 0), 0) || 1
+  const length = (of: Kind) => kinds.reduce((sum, kind, at) => sum + (kind === of ? cuts[at + 1]! - cuts[at]! : 0), 0)
+  const spent = { work: length('work'), wait: length('wait'), stop: length('stop') }
+  const worked = spent.work || 1
   // Segments of one kind that follow each other are one: a stop is one band, whatever happens beside it.
   const segments: { kind: Kind; from: number; to: number; room: number }[] = []
   kinds.forEach((kind, at) => {
@@ -52,8 +60,21 @@ export function scaleOf(work: readonly Span[], wait: readonly Span[], stops: rea
     const share = inside.to > inside.from ? (time - inside.from) / (inside.to - inside.from) : 0
     return Math.min(1, Math.max(0, inside.left + Math.min(1, Math.max(0, share)) * (inside.right - inside.left)))
   }
-  const bands = stops.map((stop) => ({ ...stop, left: at(stop.from), right: at(stop.to) }))
-  return { at, bands, labels: labelsOf(placed, bands, cuts[0]!) }
+  const least = LABEL_PX / width
+  const bands = named(stops.map((stop) => ({ ...stop, left: at(stop.from), right: at(stop.to) })), least)
+  return { at, bands, labels: labelsOf(placed, bands, cuts[0]!, least), begin: cuts[0]!, spent }
+}
+
+const middle = (band: { left: number; right: number }) => (band.left + band.right) / 2
+
+/** The newest stops keep their durations where there is no room for all. */
+function named(bands: readonly Omit<Band, 'isNamed'>[], least: number): Band[] {
+  let next = Infinity
+  return [...bands].reverse().map((band) => {
+    const isNamed = next - middle(band) >= least
+    if (isNamed) next = middle(band)
+    return { ...band, isNamed }
+  }).reverse()
 }
 
 function kindsOf(cuts: readonly number[], work: readonly Span[], wait: readonly Span[], stops: readonly Span[]): Kind[] {
@@ -79,13 +100,12 @@ function roomOf(kind: Kind, length: number, worked: number): number {
   }
 }
 
-function labelsOf(placed: readonly { kind: Kind; from: number; to: number; left: number; right: number }[], bands: readonly Band[], begin: number) {
+function labelsOf(placed: readonly { kind: Kind; from: number; to: number; left: number; right: number }[], bands: readonly Band[], begin: number, least: number) {
   const wanted = [{ at: 0, time: begin }, { at: 1, time: placed.at(-1)!.to }, ...placed.filter((one) => one.kind !== 'idle').map((one) => ({ at: one.left, time: one.from }))]
-  const middles = bands.map((one) => (one.left + one.right) / 2)
+  const middles = bands.filter((one) => one.isNamed).map(middle)
   const labels: { at: number; time: number }[] = []
   for (const one of wanted) {
-    const near = [...middles, ...labels.map((label) => label.at)].some((other) => Math.abs(other - one.at) < LABEL_DISTANCE * 0.75)
-    if (!near || (one.at === 0 && !middles.some((other) => other < 0.06))) labels.push(one)
+    if (![...middles, ...labels.map((label) => label.at)].some((other) => Math.abs(other - one.at) < least)) labels.push(one)
   }
   // Two labels of the same second would only say it twice.
   const second = (time: number) => Math.floor((time - begin) / 1000)

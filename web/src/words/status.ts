@@ -61,6 +61,34 @@ export function tone(state: string | null | undefined): Tone {
   }
 }
 
+const REASONS: Record<string, string> = {
+  limit: 'limit reached', crash: 'process died', restart: 'server restarted', rate_limit: 'provider asks to wait', crash_loop: 'keeps dying',
+  in_doubt: 'in doubt', operator: 'paused', signal: 'paused', manager: 'paused', step_failed: 'step failed', user: 'cancelled',
+}
+
+/** Why a run stopped, in two or three words. */
+export function reasonWord(reason: string): string {
+  return REASONS[reason] ?? reason.replaceAll('_', ' ')
+}
+
+/** The colour of a stop: of the status that its reason leads to. */
+export function stopTone(reason: string): Tone {
+  switch (reason) {
+    case 'operator':
+    case 'signal':
+    case 'manager':
+      return 'paused'
+    case 'crash':
+    case 'restart':
+    case 'limit':
+    case 'in_doubt':
+    case 'rate_limit':
+      return 'interrupted'
+    default:
+      return 'failed'
+  }
+}
+
 /** The tone of one tick of a run's path. */
 export function tickClass(state: string): string {
   switch (state) {
