@@ -249,6 +249,32 @@ async def test_an_answer_with_bytes_that_are_no_text_is_none(wire: str) -> None:
     assert "sent an invalid answer" in failure.message
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ([r"a\ud83d", r"\ude00 b"], "a😀 b"),
+        ([r"\uD83D", r"\uDE00\ud83d", r"\ude00"], "😀😀"),
+        ([r"a\ud83d b"], "a� b"),
+        ([r"a\ude00"], "a�"),
+        ([r"a\ud83d", "b"], "ab"),
+        ([r"\\\ud83d\ude00\"\ud83d", r"\ude00\n"], '\\😀"😀\n'),
+    ],
+)
+@pytest.mark.parametrize("wire", WIRE_FORMATS)
+async def test_an_answer_whose_characters_are_cut_in_two_is_whole(
+    wire: str, written: list[str], said: str
+) -> None:
+    """As servers do that cut UTF-16 into pieces."""
+    told: list[str] = []
+    for event in ANSWERS[wire]("Hello", 20, 7):
+        told += [event.replace("Hello", one) for one in written] if "Hello" in event else [event]
+    async with serving(wire, [events(*told)], "end") as (models, server, _):
+        came, failure = await pieces_of(models)
+    assert failure is None
+    assert "".join(piece.text for piece in came if isinstance(piece, TextDelta)) == said
+    assert server.requests == 1
+
+
 def test_an_error_is_read_in_whatever_encoding_it_comes() -> None:
     assert error_in(b'{"error": {"message": "d\xe9bit"}}') == {"message": "d\N{REPLACEMENT CHARACTER}bit"}
 

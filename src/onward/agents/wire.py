@@ -20,6 +20,7 @@ When an answer ends is decided here, for all formats: see `ResponseReader`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
@@ -266,6 +267,47 @@ class SseReader:
         self._data.append(data)
 
 
+_ESCAPES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a whole character
+    rb"|(?P<before>\"?)(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})(?P<after>\"?)"
+    rb"|\\."  # so that an escaped backslash begins nothing
+)
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
+
+
+class CharacterHalves:
+    """Joins characters that a server cut in two: `\\ud83d` ends a piece of the answer, `\\ude00` begins the next.
+
+    So do servers whose strings are UTF-16. JSON with half of a character cannot be read, but the answer is
+    not broken, and is not asked for again.
+    """
+
+    __slots__ = ("_first",)
+
+    def __init__(self) -> None:
+        self._first = b""
+
+    def joined(self, event: bytes) -> bytes:
+        """The event in whole characters: a first half at the end of a text waits for the next event."""
+        first, self._first = self._first, b""
+
+        def whole(found: re.Match[bytes]) -> bytes:
+            nonlocal first
+            half, before, after = found["half"], found["before"], found["after"]
+            if half is None:
+                return found[0]
+            is_first = half[3:4] in b"89abAB"
+            if is_first and after and not self._first:
+                self._first = half
+                return before + after
+            if not is_first and before and first:
+                half, first = first + half, b""
+                return before + half + after
+            return before + _REPLACEMENT + after
+
+        return _ESCAPES.sub(whole, event)
+
+
 STREAM, WHOLE, PAGE = "text/event-stream", "application/json", "text/html"
 MAY_HAVE_COST = (llm.FailureKind.CUT, llm.FailureKind.TRANSIENT, llm.FailureKind.EMPTY)
 
@@ -282,7 +324,7 @@ class ResponseReader:
         self, request: llm.ModelRequest, asked: AskedModel, answer: AnswerReader, secrets: Sequence[str] = ()
     ) -> None:
         self._request, self._asked, self._secrets = request, asked, secrets
-        self._answer, self._events = answer, SseReader()
+        self._answer, self._events, self._halves = answer, SseReader(), CharacterHalves()
         self._head: ProviderResponse | None = None
         self._whole: bytearray | None = None
 
@@ -386,12 +428,21 @@ class ResponseReader:
                 self._late(event)
                 continue
             try:
-                yield from self._answer.read(event)
+                yield from self._read(event)
             except NO_JSON:
                 raise ExchangeFailed(llm.FailureKind.CUT, "sent an invalid answer", is_sent=True) from None
             except ErrorInAnswer as sent:
                 told = error_in_stream(self._asked, sent.error, self._response, secrets=self._secrets)
                 raise llm.ModelFailed(msgspec.structs.replace(told, usage=self._answer.usage)) from None
+
+    def _read(self, event: bytes) -> Iterator[llm.Streamed]:
+        try:
+            yield from self._answer.read(event)
+        except NO_JSON:
+            joined = self._halves.joined(event)
+            if joined == event:
+                raise
+            yield from self._answer.read(joined)
 
     @property
     def _response(self) -> ProviderResponse:
