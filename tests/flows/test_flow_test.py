@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import dataclass
 
 import pytest
@@ -75,3 +77,27 @@ async def test_an_exception_is_raised_in_place_of_a_step() -> None:
 async def test_a_question_without_an_answer_is_named() -> None:
     with pytest.raises(AssertionError, match="the flow asks 'Ship it\\?', and the test has no answer"):
         await FlowTest(steps={"charge": "receipt"}).run(ship.bind(ORDER))
+
+
+async def test_a_step_that_really_waits_keeps_its_timeout_and_the_time_of_the_flow() -> None:
+    """The clock of the test jumped while the step waited, so its timeout ended it at once."""
+
+    @step(timeout="2s")
+    async def fetch() -> str:
+        await asyncio.sleep(0.02)
+        return "fetched"
+
+    @step
+    def weigh() -> str:
+        threading.Event().wait(0.02)
+        return "weighed"
+
+    @flow
+    async def real() -> list[str]:
+        before = now()
+        found = await gather(fetch(), weigh(), each(pack, ["lamp"]))
+        return [*map(str, found), str(now() == before)]
+
+    played = FlowTest(steps={pack: lambda item: item})
+    assert await played.run(real.bind()) == ["fetched", "weighed", "['lamp']", "True"]
+    assert await played.check_replays(real.bind()) == 3

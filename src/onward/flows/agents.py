@@ -24,7 +24,6 @@ from onward.flows.running import (
     FlowRun,
     Parked,
     asked_with,
-    call_function,
     here,
     scope_here,
     step_failed,
@@ -122,12 +121,8 @@ async def agent(
     if past is not None and flow.is_answer(scope, past):
         return await flow.replayed(scope, past, returns)
     options = CallOptions(type=AGENT, name=name, inputs=asked.inputs, about=asked.about)
-    played = flow.plays(key, name)
-    if played is not None:
-        work: Callable[[], Awaitable[Any]] = partial(
-            call_function, flow.step, played, (prompt,), {}, returns, name
-        )
-    else:
+    work = flow.plays(returns, (prompt,), name, key)
+    if work is None:
         node = _node(name, given, [one for one in tools if isinstance(one, str)])
         wanted = AgentAsked(
             prompt,

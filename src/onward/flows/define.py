@@ -20,7 +20,7 @@ import msgspec
 
 from onward.errors import InvalidInput
 from onward.flows.durations import seconds_of
-from onward.flows.running import Asked, FlowRun, asked_with, call_function, here, step_failed
+from onward.flows.running import Asked, FlowRun, asked_with, here, step_failed
 from onward.flows.scope import Scope
 from onward.handlers.calls import CallOptions
 from onward.model.call import POSITIONAL, CallKind
@@ -158,7 +158,7 @@ class Step(Generic[P, R]):
         returns = self.declared.returns
         if past is not None and flow.is_answer(scope, past):
             return await flow.replayed(scope, past, returns)  # type: ignore[no-any-return]
-        work = partial(call_function, flow.step, flow.played(self), args, kwargs, returns, self.name)
+        work = flow.work(self, args, kwargs, returns)
         options = msgspec.structs.replace(self.options, inputs=asked.inputs, about=asked.about)
         answered = await flow.live(scope, key, work, options, past)
         if answered.error:

@@ -10,7 +10,7 @@ import msgspec
 
 from onward.errors import FlowChanged, InvalidInput, OnwardError, StepFailed, said, told
 from onward.flows.define import Flow, Step
-from onward.flows.running import FlowRun
+from onward.flows.running import FlowRun, Stage
 from onward.handlers.port import StepContext
 from onward.model.events import StepStatus
 from onward.model.result import Result
@@ -24,8 +24,8 @@ class FlowHandler(msgspec.Struct, frozen=True):
 
     flow: Flow[Any, Any]
     keeps_time: bool = False
-    stands_in: Mapping[str, Callable[..., Any]] | None = None
-    """What is called in place of the functions of steps, by their names: for tests."""
+    stage: Stage | None = None
+    """That of a test."""
 
     async def run(self, step: StepContext) -> Result:
         """One attempt: the function from its beginning, with the answers that its history has."""
@@ -34,7 +34,7 @@ class FlowHandler(msgspec.Struct, frozen=True):
             arguments = flow.arguments(step.values)
         except InvalidInput as error:
             return _failed(said(error))
-        return await executed(FlowRun(flow.name, step, self.stands_in), partial(flow.begun, arguments))
+        return await executed(FlowRun(flow.name, step, self.stage), partial(flow.begun, arguments))
 
     def check_answers(self, answers: Mapping[str, Any]) -> None:
         """Refuse what a person says that steps in doubt answered, if a step declares something else."""

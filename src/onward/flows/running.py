@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 from blake3 import blake3
@@ -93,15 +93,25 @@ class Parked(msgspec.Struct, frozen=True):
     is_asked: bool = False
 
 
+class Stage(Protocol):
+    """What a test puts in place of steps and agents, and what happens meanwhile."""
+
+    def plays(self, *names: str) -> Callable[..., Any] | None:
+        """The function in place of what has one of these names."""
+        ...
+
+    def during(self, work: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+        """What calls a function, real or not, on this stage."""
+        ...
+
+
 class FlowRun:
     """One attempt of a flow."""
 
-    def __init__(
-        self, name: str, step: StepContext, stands_in: Mapping[str, Callable[..., Any]] | None = None
-    ) -> None:
-        """`stands_in` are functions in place of those of steps, by name."""
+    def __init__(self, name: str, step: StepContext, stage: Stage | None = None) -> None:
+        """`stage` is that of a test."""
         self.name, self.step, self.recorder = name, step, step.recorder
-        self.stands_in = stands_in
+        self.stage = stage
         self.root = Scope()
         self.ended: BaseException | None = None
         """What ends the attempt, once something does."""
@@ -197,14 +207,23 @@ class FlowRun:
                 )
             )
 
-    def played(self, step: Step[..., Any]) -> Callable[..., Any]:
-        """The function of a step; a test may have one in its place."""
-        return self.stands_in.get(step.name, step.function) if self.stands_in else step.function
+    def work(
+        self, step: Step[..., Any], args: Any, kwargs: Any, returns: Any
+    ) -> Callable[[], Awaitable[Any]]:
+        """What calls the function of a step; a test may have another in its place."""
+        if self.stage is None:
+            return partial(call_function, self.step, step.function, args, kwargs, returns, step.name)
+        function = self.stage.plays(step.name) or step.function
+        return self.stage.during(
+            partial(call_function, self.step, function, args, kwargs, returns, step.name)
+        )
 
-    def plays(self, *names: str) -> Callable[..., Any] | None:
-        """What a test has in place of something with one of these names."""
-        stands_in = self.stands_in or {}
-        return next((stands_in[name] for name in names if name in stands_in), None)
+    def plays(self, returns: Any, args: Any, name: str, *names: str) -> Callable[[], Awaitable[Any]] | None:
+        """What calls the function that a test has in place of something with one of these names."""
+        function = None if self.stage is None else self.stage.plays(name, *names)
+        if self.stage is None or function is None:
+            return None
+        return self.stage.during(partial(call_function, self.step, function, args, {}, returns, name))
 
     # -- calls ---------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ await test.check_replays(build.bind("durable"))
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -133,6 +133,23 @@ class _NoAgents(msgspec.Struct, frozen=True):
         )
 
 
+class _Stage:
+    """Plays steps. What they really do takes real time, in which the clock of the test does not jump."""
+
+    def __init__(self, stands_in: Mapping[str, Callable[..., Any]], clock: ManualClock) -> None:
+        self._stands_in, self._clock = stands_in, clock
+
+    def plays(self, *names: str) -> Callable[..., Any] | None:
+        return next((self._stands_in[name] for name in names if name in self._stands_in), None)
+
+    def during(self, work: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+        async def in_real_time() -> Any:
+            with self._clock.busy():
+                return await work()
+
+        return in_real_time
+
+
 class _World:
     """One flow in a database of its own, in memory."""
 
@@ -145,8 +162,7 @@ class _World:
     ) -> None:
         self._answers, self._bound = answers, bound
         self._clock = ManualClock()
-        handler = FlowHandler(bound.flow, stands_in=stands_in)
-
+        handler = FlowHandler(bound.flow, stage=_Stage(stands_in, self._clock))
         self.engine = Engine(
             MemoryDatabase(self._clock.now_us).connect(),
             clock=self._clock,
