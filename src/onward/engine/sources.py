@@ -164,6 +164,10 @@ def beside(path: str | None, written: str) -> str:
 
 def read_source(path: str) -> str:
     """The text of a pipeline file."""
+    if path.endswith(".py") and os.path.isfile(path):
+        raise InvalidInput(f"{path} is Python, and not a graph; to run a flow of it, name it: {path}:FLOW.")
+    if (place := flow_place(path)) is not None and os.path.isfile(place.file):
+        raise InvalidInput(f"{path} is a flow, and this command takes graphs; name a DOT file.")
     found = _read_if_there(path)
     if found is None:
         meant = "".join(f"; did you mean {near}?" for near in near_file(path)) or "."

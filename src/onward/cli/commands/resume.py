@@ -18,7 +18,7 @@ from onward.cli.commands import remote
 from onward.cli.commands.foreground import Foreground, foreground
 from onward.cli.operations import lists_of
 from onward.cli.output import FINE, Output, age, context_of, exit_of, one_line, one_of
-from onward.cli.print.run import gate_lines, instant_us, left_lines
+from onward.cli.print.run import asleep_until, gate_lines, instant_us, left_lines
 from onward.clock import SystemClock
 from onward.errors import InvalidInput, NoDatabase
 from onward.model.gate import Verdict
@@ -161,7 +161,9 @@ def _tell_queued(run: RunWithNotice, out: Output) -> int:
     for notice in filter(None, (run["notice"], missing_notice(run["workdir"]), waiting)):
         out.note(notice)
     name = called(run["id"])
-    if run["status"] == RunStatus.WAITING.value:
+    if until := asleep_until(run):
+        out.say(f"run {name} waits until {until}; a worker continues it then (`onward worker`)")
+    elif run["status"] == RunStatus.WAITING.value:
         out.say(f"run {name} still waits for an answer; answer with `onward answer {name}`")
     else:
         out.say(f"run {name} is queued; a worker continues it (`onward worker`)")

@@ -19,7 +19,7 @@ from onward.model.ids import EXACT, called, check_run_id
 from onward.model.run import RunStatus
 from onward.model.values import EVENT
 from onward.operations.here.submission import ceilings, directory_of, named, shadowed_notice
-from onward.operations.requests import ForkRun, ListRuns, ResumeRun, SubmitRun
+from onward.operations.requests import ForkRun, ListRuns, ResumeRun, RunGates, SubmitRun
 from onward.pipeline.build import Pipeline
 
 if TYPE_CHECKING:
@@ -144,7 +144,8 @@ async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:
             f"{len(left)} unfinished runs, the newest is",
             f"; {desk.common.command('status')} lists them",
         )
-    command = next_command(newest, desk.common)
+    gates = await lists.run_gates(RunGates(run=newest["id"])) if newest["status"] == "waiting" else []
+    command = next_command({**newest, "gates": gates}, desk.common)
     desk.out.note(
         f"this pipeline has {which} {called(newest['id'])} ({newest['status']}); "
         f"to continue that one instead: {command}{more}"

@@ -7,8 +7,8 @@ database alone. `notifications` lists notifications, sent and pending, and how s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -23,7 +23,7 @@ from onward.cli.print.run import (
     next_command,
     run_line,
     run_table,
-    status_words,
+    standing,
     unserved_lines,
     when,
 )
@@ -38,7 +38,7 @@ from onward.operations import requests
 if TYPE_CHECKING:
     from onward.operations.protocol import ListOperations
     from onward.replies.database import NotificationShown, Stats
-    from onward.replies.runs import LimitStop, RunList, RunListed
+    from onward.replies.runs import RunList, RunListed
 
 StatusName = Literal[
     "queued", "running", "waiting", "paused", "interrupted", "failed", "completed", "cancelled"
@@ -111,17 +111,18 @@ async def _tell_status(
     # Only for a run that a limit or a gate stopped is its log worth reading.
     (run,) = runs
     limit = await lists.run_limit(requests.GetRun(run=run["id"])) if is_at_limit(run["reason"]) else None
-    for line in _one(run, limit, common):
+    gates = await lists.run_gates(requests.RunGates(run=run["id"])) if run["status"] == "waiting" else []
+    for line in _one({**run, "limit": limit, "gates": gates}, common):
         out.say(line)
-    for gate in await lists.run_gates(requests.RunGates(run=run["id"])) if run["status"] == "waiting" else ():
+    for gate in gates:
         for line in gate_lines(gate):
             out.say(f"  {line}")
 
 
-def _one(run: RunListed, limit: LimitStop | None, common: Common) -> Iterator[str]:
+def _one(run: Mapping[str, Any], common: Common) -> Iterator[str]:
     yield f"run {called(run['id'])}: {one_line(run['pipeline'])}{id_words(run['id'])}"
     detail = one_line(run["detail"], 1_000)
-    yield f"  status   {status_words(run)}" + (f": {detail}" if detail else "")
+    yield f"  status   {standing(run)}"
     if run["status"] != "completed" and not (detail and detail.casefold() in run["now"].casefold()):
         yield f"  now      {one_line(run['now'], 1_000)}"
     if run["waiting_for"]:
@@ -130,7 +131,7 @@ def _one(run: RunListed, limit: LimitStop | None, common: Common) -> Iterator[st
         yield f"  held by  {run['holder']}"
     yield f"  steps    {run['steps_finished']} finished" + (f", next {run['next']}" if run["next"] else "")
     yield f"  changed  {age(instant_us(run['updated_at']), SystemClock().now_us())}"
-    ahead = next_command({**run, "limit": limit}, common)
+    ahead = next_command(run, common)
     if ahead:
         yield f"  continue {ahead}"
 

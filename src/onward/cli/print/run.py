@@ -93,6 +93,8 @@ def next_command(run: Mapping[str, Any], common: Common, *, answer: Sequence[str
 def _next_command(run: Mapping[str, Any], common: Common, answer: Sequence[str]) -> str | None:
     name, reason = called(run["id"]), run["reason"]
     match run["status"]:
+        case "waiting" if asleep_until(run):
+            return common.command("resume", name)
         case "waiting":
             return common.command("answer", name, *answer)
         case "paused" | "interrupted" | "failed" if flags := resume_flags(reason, run["step_in_doubt"]):
@@ -121,6 +123,8 @@ def summary(run: RunState) -> str:
             where = f"; {dead_end(run['ended_at_node'])}" if run["ended_at_node"] is not None else ""
             took = span((ended_us - instant_us(run["created_at"])) / 1_000_000)
             return f"{name} completed: {count(run['steps_finished'], 'step')} in {took}{where}"
+        case "waiting" if until := asleep_until(run):
+            return f"{name} waits until {until}; a worker continues it then, or you do"
         case "waiting":
             gates = ", ".join(gate["gate"] for gate in run["gates"] if gate["decided"] is None)
             return f"{name} waits for an answer at {gates}"
@@ -132,6 +136,25 @@ def summary(run: RunState) -> str:
             because = f" ({run['reason']})" if run["reason"] else ""
             ahead = f"; next is {run['next']}" if run["next"] and not detail else ""
             return f"{name} {status}{because}{': ' if detail else ''}{detail}{ahead}"
+
+
+def asleep_until(run: Mapping[str, Any]) -> str | None:
+    """When a run continues that waits for a time and for no answer, in local time; None for any other run.
+
+    `run` needs its `gates`: a row of a list does not say what it waits for.
+    """
+    is_asleep = run["status"] == "waiting" and run["wake_at"] is not None
+    if not is_asleep or any(gate["decided"] is None for gate in run["gates"]):
+        return None
+    return when(run["wake_at"])
+
+
+def standing(run: Mapping[str, Any]) -> str:
+    """The status with its reason and detail, as the page of a run says it."""
+    if until := asleep_until(run):
+        return f"{status_words(run)} until {until}"
+    detail = "" if run.get("restarted_as") else one_line(run["detail"], 1_000)
+    return status_words(run) + (f": {detail}" if detail else "")
 
 
 def _own_words(run: RunListed) -> str:
@@ -147,9 +170,7 @@ def is_holder_dead(run: RunListed) -> bool:
 def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[str]:
     """Everything about a run that fits a page; `view` is what `show --json` prints."""
     yield f"run {called(view['id'])}: {one_line(view['pipeline'])}{id_words(view['id'])}"
-    detail = one_line(view["detail"], 1_000)
-    detail = "" if view["restarted_as"] else detail
-    yield f"  status   {status_words(view)}" + (f": {detail}" if detail else "")
+    yield f"  status   {standing(view)}"
     if view["simulated"]:
         yield f"  mode     {SIMULATED[view['simulated']]}"
     if view["waiting_for"]:
@@ -431,6 +452,8 @@ def _size(file: Mapping[str, Any]) -> str:
 
 
 LINES_SHOWN = 10
+TRACEBACK_LINES_SHOWN = 15
+"""Enough for the line of a step that raised, and the line of the flow that called it."""
 ALL = 1_000_000
 
 
@@ -438,7 +461,7 @@ def failed_lines(output: LastOutput | None, reason: str) -> Iterator[str]:
     """The end of the traceback or of what was printed, unless the reason, as it is shown, says the same."""
     if output is None:
         return
-    lines = output.ending(LINES_SHOWN)
+    lines = output.ending(TRACEBACK_LINES_SHOWN if output.traceback else LINES_SHOWN)
     if one_line(" ".join(lines), ALL) in one_line(reason):
         return
     for line in lines:

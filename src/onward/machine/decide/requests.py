@@ -29,6 +29,7 @@ from onward.model.context import plain_text
 from onward.model.gate import Answer, Choice, GateDecided, GateWithdrawn, Verdict
 from onward.model.ids import called, is_in_step
 from onward.model.run import AttemptState, Gate, Run, RunStatus
+from onward.model.values import rfc3339
 from onward.pipeline.gate import APPROVING, DEFAULT, FREEFORM, NONE, REJECT, approving, meant, rejecting
 
 
@@ -106,8 +107,15 @@ def standing(run: Run) -> dict[str, str | None]:
 
 
 def still_waits(run: Run) -> Refused:
-    """That the run waits for an answer, and how to give one."""
+    """That the run waits: for an answer, and how to give one; or for a time, and what continues it then."""
     gates = ", ".join(gate.gate for gate in run.gates.values() if gate.decided is None)
+    if not gates and run.wake_at_us is not None:
+        return Refused(
+            "invalid_state",
+            f"run {run.id} waits until {rfc3339(run.wake_at_us)}; "
+            f"a worker continues it then, or `onward resume {run.id}`.",
+            details=standing(run),
+        )
     return Refused(
         "invalid_state",
         f"run {run.id} waits for an answer at {gates}; answer with `onward answer {run.id}`.",
