@@ -405,14 +405,18 @@ class StepFailed(OnwardError):
 
 
 class FlowFailed(OnwardError):
-    """A flow ended without a result: `run_id` is its run, `reason` why that stopped."""
+    """A flow ended without a result: `run_id` is its run, `reason` why that stopped.
 
-    def __init__(self, run_id: str, status: str, reason: str, detail: str) -> None:
+    `traceback` is where, if no database has the run, as in a test.
+    """
+
+    def __init__(
+        self, run_id: str, status: str, reason: str, detail: str, traceback: str | None = None
+    ) -> None:
         self.run_id, self.status, self.reason, self.detail = run_id, status, reason, detail
         why = f": {detail}" if detail else ""
-        super().__init__(
-            f"the flow's run {run_id} is {status} ({reason}){why}. `onward show {run_id}` shows it."
-        )
+        more = f" `onward show {run_id}` shows it." if traceback is None else f"\n{traceback}".rstrip()
+        super().__init__(f"the flow's run {run_id} is {status} ({reason}){why}.{more}")
 
 
 class FlowChanged(OnwardError):

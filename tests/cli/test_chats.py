@@ -85,6 +85,7 @@ def test_a_message_that_nothing_can_follow_is_stored_and_exits_with_1(site: Shel
     found = sent(site, "talk", "build it", "--pipeline", "shop", code=1)
     assert (found["outcome"], found["run"]) == ("refused", None)
     page = site.inside("chats", "show", "talk", "--json").json
+    assert site.inside("chats", "talk", "--json").json == page
     assert [one["role"] for one in page["messages"]] == ["user", "system"]
     assert page["messages"][1]["text"] == found["notice"]
 

@@ -28,6 +28,8 @@ AGENT = (
         (("status", "--frobnicate"), "Unknown option: --frobnicate"),
         (("pause", "x", "--after", "lunch"), 'Invalid value "lunch"'),
         (("replay", "x", "--checkpoint", "many"), "See `onward replay --help`."),
+        (("--frobnicate",), "Unknown option: --frobnicate. See `onward --help`."),
+        (("messages",), "`onward messages` needs RUN|CHAT."),
         (
             ("--limit", "x", "status"),
             "--limit comes before the command; write it after, as in `onward status --limit …`.",

@@ -50,6 +50,14 @@ def test_a_file_that_is_there_is_never_overwritten(shell: Shell) -> None:
     assert not (shell.directory / "flow.py").exists()
 
 
+def test_git_gets_neither_the_database_nor_the_token_and_its_own_list_stays(shell: Shell) -> None:
+    shell.inside("init", "shop")
+    assert ".onward/" in (shell.directory / "shop/.gitignore").read_text()
+    shell.write(".gitignore", "mine")
+    assert shell.inside("init").code == 0
+    assert (shell.directory / ".gitignore").read_text() == "mine"
+
+
 def test_with_a_key_its_graph_is_offered_as_it_is(shell: Shell) -> None:
     shell.environment["OPENAI_API_KEY"] = "k" * 20
     assert "onward run graph.dot\n" in shell.inside("init").out

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from onward.model.events import RunPaused
+from onward.model.ids import called
 from onward.wiring import open_store
 from tests.cli.shell import Shell
 from tests.conformance.drafts import requested
@@ -48,6 +49,14 @@ def test_limits_are_set_shown_and_reset(any_shell: Shell) -> None:
     assert "cost none" in shell.inside("limits", "reset", "chat/c").out
     (chat,) = [one for one in shell.inside("limits", "--json").json["scopes"] if one["scope"] == "chat/c"]
     assert (chat["cost_micro"]["limit"], chat["cost_micro"]["spent"]) == (None, 2_250_000)
+
+
+def test_a_run_in_the_list_of_limits_has_the_name_that_other_commands_print(shell: Shell) -> None:
+    run_id = "01m7rr22qt9qbr6t15tbc9850a"
+    spent(shell, run_id, f"run/{run_id}", tokens=10)
+    listed = shell.inside("limits").out
+    assert f"run/{called(run_id)} " in listed
+    assert run_id not in listed
 
 
 @pytest.mark.parametrize("value", ["1_000", "1,0", "1,00,000", "0,5", "1e3", ",1", "1,000,", "-1", "1.5"])

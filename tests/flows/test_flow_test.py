@@ -74,6 +74,22 @@ async def test_an_exception_is_raised_in_place_of_a_step() -> None:
         await test.run(ship.bind(ORDER))
 
 
+async def test_a_flow_that_fails_shows_the_line_that_raised_and_names_no_database() -> None:
+    @step
+    async def divide(number: int) -> int:
+        return 1 // number
+
+    @flow
+    async def careless() -> int:
+        return await divide(0)
+
+    with pytest.raises(FlowFailed, match="ZeroDivisionError") as failed:
+        await FlowTest().run(careless.bind())
+    assert "return 1 // number" in str(failed.value)
+    assert "onward show" not in str(failed.value)
+    assert failed.value.reason == "step_failed"
+
+
 async def test_a_question_without_an_answer_is_named() -> None:
     with pytest.raises(AssertionError, match="the flow asks 'Ship it\\?', and the test has no answer"):
         await FlowTest(steps={"charge": "receipt"}).run(ship.bind(ORDER))

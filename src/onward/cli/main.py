@@ -20,6 +20,7 @@ from onward.cli.output import (
     tell_usage,
     with_command_first,
     with_script_joined,
+    with_show,
 )
 from onward.config import load_settings, own_redactor, redactor_of
 from onward.errors import InvalidInput, OnwardError
@@ -115,7 +116,7 @@ def run(tokens: Sequence[str]) -> int:
     out = Output(is_json="--json" in own, words=own)
     out.redactor = _redactor()
     try:
-        own = with_command_first(own)
+        own = with_show(with_command_first(own))
         return out.close(_call([*with_script_joined(own), *others], out))
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -148,7 +149,9 @@ def _redactor() -> Redactor:
 def _tell_usage(tokens: Sequence[str], message: str, out: Output) -> int:
     """What is wrong with a command line, and whose help says more."""
     first = tokens[0] if tokens else ""
-    if first.startswith("-"):
+    if first.startswith("-") and not any(name in tokens for name, _, _ in COMMANDS):
+        message = f"Unknown option: {first}."
+    elif first.startswith("-"):
         message = f"{first} comes before the command; write it after, as in `onward status {first} …`."
     return tell_usage(out, message, first if first in (name for name, _, _ in COMMANDS) else "")
 

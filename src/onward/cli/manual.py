@@ -179,7 +179,7 @@ LOOKING: Mapping[str, Manual] = {
     "chats": Manual(
         {
             "onward chats": "the chats, newest first",
-            "onward chats show site-7": "its runs and messages, and what is pending",
+            "onward chats site-7": "the runs and messages of one, and what is pending",
         },
         LOOK,
         takes="[show CHAT]",

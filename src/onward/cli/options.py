@@ -212,7 +212,9 @@ def number(bounds: Whole | Seconds, *, help: str, metavar: str | None = None) ->
 
 def duration(bounds: Seconds, *, help: str) -> Parameter:
     """A flag for a duration with its unit, such as 10s or 500ms, of at least what `bounds` says."""
-    return Parameter(help=help, converter=NumberReader(lambda text: _seconds(text, bounds)))
+    return Parameter(
+        help=help, metavar="DURATION", converter=NumberReader(lambda text: _seconds(text, bounds))
+    )
 
 
 def _seconds(text: str, bounds: Seconds) -> float:

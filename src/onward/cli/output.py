@@ -72,6 +72,12 @@ def with_command_first(words: Sequence[str]) -> list[str]:
     return [*command, *before]
 
 
+def with_show(words: Sequence[str]) -> list[str]:
+    """The same command line; `onward chats site-7` is `onward chats show site-7`."""
+    is_chat = len(words) > 1 and words[0] == "chats" and not words[1].startswith("-")
+    return [words[0], "show", *words[1:]] if is_chat and words[1] not in ("list", "show") else [*words]
+
+
 def as_typed(text: str, words: Sequence[str]) -> str:
     """The same text with the display ids of runs that the command line names by theirs.
 

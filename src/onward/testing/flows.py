@@ -22,6 +22,7 @@ from onward.flows.handler import FlowHandler
 from onward.handlers.port import Handler, StepContext
 from onward.machine.definition import AGENT
 from onward.model.call import CallFinished
+from onward.model.events import Event
 from onward.model.gate import Answer
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
@@ -67,7 +68,7 @@ class FlowTest:
         world = _World(self._stands_in, self._answers, bound, self._model)
         run = await world.finished(await world.begin("run"))
         self.calls = [event.call for _, event in await world.calls("run")]
-        return bound.flow.returned(_result(run))
+        return bound.flow.returned(await world.result(run))
 
     async def check_replays(self, bound: Bound[Any]) -> int:
         """Run the flow, then continue it from every place of its history, as after a crash there.
@@ -76,7 +77,7 @@ class FlowTest:
         how many places were tried.
         """
         world = _World(self._stands_in, self._answers, bound, self._model)
-        _result(await world.finished(await world.begin("run")))
+        await world.result(await world.finished(await world.begin("run")))
         calls = await world.calls("run")
         for number, (seq, event) in enumerate(calls):
             forked = await world.engine.fork("run", ForkRequest(seq, new_id=f"replay-{number}"))
@@ -104,12 +105,6 @@ def _function(played: Any) -> Callable[..., Any]:
         return played
 
     return answer
-
-
-def _result(run: Run) -> Any:
-    if run.status is not RunStatus.COMPLETED:
-        raise FlowFailed(run.id, run.status.value, run.reason, run.detail)
-    return run.context[f"{NODE}.result"]
 
 
 def _agents(script: ModelScript | None, clock: ManualClock) -> Handler:
@@ -203,7 +198,16 @@ class _World:
                 return gate.gate, self._answers[name]
         return None
 
+    async def result(self, run: Run) -> Any:
+        """What a run has returned as JSON; FlowFailed with the last traceback if it failed."""
+        if run.status is RunStatus.COMPLETED:
+            return run.context[f"{NODE}.result"]
+        outputs = [getattr(event, "output", None) for _, event in await self._events(run.id)]
+        where = next((one.traceback for one in reversed(outputs) if one is not None), "")
+        raise FlowFailed(run.id, run.status.value, run.reason, run.detail, where)
+
     async def calls(self, run_id: str) -> list[tuple[int, CallFinished]]:
-        log = await self.engine.journal.read(run_id)
-        events = [(record.seq, unseal(record)) for record in log]
-        return [(seq, event) for seq, event in events if isinstance(event, CallFinished)]
+        return [(seq, one) for seq, one in await self._events(run_id) if isinstance(one, CallFinished)]
+
+    async def _events(self, run_id: str) -> list[tuple[int, Event]]:
+        return [(record.seq, unseal(record)) for record in await self.engine.journal.read(run_id)]

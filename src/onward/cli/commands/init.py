@@ -23,6 +23,9 @@ CONTENT = {
     "onward.toml": "onward.toml",
 }
 """The files of a new project, and where the package has them."""
+IGNORE = ".gitignore"
+"""Written too, unless there is one: what git must not have."""
+IGNORED = "# databases, files of runs, and the token of this machine\n.onward/\n"
 
 
 def init(
@@ -45,6 +48,8 @@ def init(
             text = files("onward.cli").joinpath("project", source).read_text(encoding="utf-8")
             with (place / name).open("x", encoding="utf-8") as file:
                 file.write(text)
+        if not (place / IGNORE).exists():
+            (place / IGNORE).write_text(IGNORED, encoding="utf-8")
     except OSError as error:
         raise InvalidInput(f"cannot write into {place}: {error.strerror}.") from None
     if out.is_json:
@@ -57,6 +62,6 @@ def init(
         out.say(f"  cd {directory}")
     out.say("  onward run flow.py:publish --set topic=tea")
     out.say(f"  onward run graph.dot{simulated}")
-    out.say("  pytest")
+    out.say("  python -m pytest                             # needs `pip install pytest`")
     out.say("  onward serve")
     return FINE

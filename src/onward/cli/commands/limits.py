@@ -15,6 +15,7 @@ from onward.cli.operations import limits_of
 from onward.cli.options import COMMON, Common, Out, number
 from onward.cli.output import FINE, Output, count, table
 from onward.errors import InvalidInput
+from onward.model.ids import called
 from onward.model.limits import MEASURES, SCOPE_KINDS, check_measure, check_scope, read_amount, shown_amount
 from onward.model.values import LIMIT
 from onward.operations.requests import GetUsage, ListLimits, ResetLimits, SetLimit
@@ -146,7 +147,13 @@ def _limit_row(scope: str, measure: str, shown: MeasureShown) -> tuple[str, ...]
     used = "" if limit is None else bar(shown["spent"], limit, shown["reserved"])
     own = "" if shown["is_own"] or limit is None else " (default)"
     amounts = (shown_amount(measure, shown["spent"]), shown_amount(measure, shown["reserved"]))
-    return scope, measure, f"{told}{own}", *amounts, used
+    return scope_words(scope), measure, f"{told}{own}", *amounts, used
+
+
+def scope_words(scope: str) -> str:
+    """A scope as it is shown, and can be typed: a run by its short name."""
+    kind, slash, name = scope.partition("/")
+    return f"{kind}/{called(name)}" if kind == "run" and slash else scope
 
 
 def _measures(scope: ScopeShown) -> Sequence[tuple[str, MeasureShown]]:

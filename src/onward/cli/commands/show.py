@@ -205,7 +205,10 @@ GONE = "[interrupted: its process is gone]"
 
 async def messages(
     of: Annotated[
-        str, Parameter(help="A run: its id, its display id, or the beginning of either; or a chat.")
+        str,
+        Parameter(
+            name="RUN|CHAT", help="A run: its id, its display id, or the beginning of either; or a chat."
+        ),
     ],
     /,
     *,
