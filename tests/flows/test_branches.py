@@ -218,6 +218,24 @@ async def test_a_failure_counts_only_once_its_own_branch_has_gone_on(memory: Wor
     gate.set()
 
 
+async def test_a_caught_failure_counts_once_branches_after_it_have_recorded_something(memory: World) -> None:
+    @flow
+    async def lenient() -> str:
+        try:
+            first = await shaky()
+        except StepFailed:
+            first = "gave up"
+        await gather(page("a"), page("b"))
+        if outside.do("stop") < 2:
+            raise ValueError("not yet")
+        return first
+
+    process = await serving(memory, lenient)
+    assert (await begin(process, lenient.bind())).status is RunStatus.FAILED
+    assert result(await process.resume()) == "gave up"
+    assert outside.done == {"shaky": 1, "page a": 1, "page b": 1, "stop": 2}
+
+
 async def test_branches_that_finish_together_are_written_together(memory: World) -> None:
     @flow
     async def many() -> int:

@@ -163,7 +163,8 @@ def _past(found: _Calls, call: str, record: StoredEvent) -> PastCall:
     """The call, whose last event this is."""
     past = found.get(call)
     if past is None:
-        past = found[call] = PastCall(call, record.run_id, record.seq, record.seq, record.at_us)
+        run_id = sys.intern(record.run_id)  # each record has its own copy
+        past = found[call] = PastCall(call, run_id, record.seq, record.seq, record.at_us)
         return past
     past.seq, past.at_us = record.seq, record.at_us
     return past

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, Literal, TypeVar, overload
 
 from onward.errors import InvalidInput
@@ -97,8 +96,8 @@ async def gather(*work: Awaitable[Any], return_exceptions: bool = False) -> tupl
                 one.close()
         raise
     branches = _Branches(flow, scope, named, group)
-    ended = await branches.all([partial(_same, one) for one in work], limit=len(work))
-    return tuple(_results(ended, return_exceptions=return_exceptions))
+    ended = await branches.all(_same, work, limit=len(work))
+    return tuple(ended.results(return_exceptions=return_exceptions))
 
 
 @overload
@@ -141,8 +140,8 @@ async def each(
         raise InvalidInput(f"each works on at least one item at a time; limit={limit!r} is too small.")
     named, group = flow.enter(scope, "each")
     branches = _Branches(flow, scope, named, group)
-    ended = await branches.all([partial(function, item) for item in items], limit=limit)
-    return _results(ended, return_exceptions=return_exceptions)
+    ended = await branches.all(function, list(items), limit=limit)
+    return ended.results(return_exceptions=return_exceptions)
 
 
 def _here(what: str) -> tuple[Scope, FlowRun]:
@@ -152,19 +151,22 @@ def _here(what: str) -> tuple[Scope, FlowRun]:
 
 
 class _Ended:
-    """How a branch ended: with a value or with what it raised."""
+    """How the branches ended: the values that they returned, and what others raised, by their positions."""
 
-    __slots__ = ("error", "value")
+    __slots__ = ("errors", "values")
 
-    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
-        self.value, self.error = value, error
+    def __init__(self, count: int) -> None:
+        self.values: list[Any] = [None] * count
+        self.errors: dict[int, BaseException] = {}
 
-
-def _results(ended: Sequence[_Ended], *, return_exceptions: bool) -> list[Any]:
-    for one in ended:
-        if one.error is not None and not (return_exceptions and isinstance(one.error, Exception)):
-            raise one.error
-    return [one.value if one.error is None else one.error for one in ended]
+    def results(self, *, return_exceptions: bool) -> list[Any]:
+        """The values. Raises the first failure by position, or returns failures in their places."""
+        for number in sorted(self.errors):
+            error = self.errors[number]
+            if not (return_exceptions and isinstance(error, Exception)):
+                raise error
+            self.values[number] = error
+        return self.values
 
 
 class _Branches:
@@ -174,14 +176,14 @@ class _Branches:
         self._flow, self._scope, self._named, self._group = flow, scope, named, group
         self._last_us, self._at_work = scope.last_us, 0
 
-    async def all(self, work: Sequence[partial[Awaitable[Any]]], *, limit: int) -> list[_Ended]:
-        """How each ended, `limit` of them at a time."""
+    async def all(self, function: Callable[[T], Awaitable[Any]], items: Sequence[T], *, limit: int) -> _Ended:
+        """How each ended, which is what the function does with an item; `limit` of them at a time."""
         if self._group is not None:
-            self._check_number(len(work))
-        ended: list[_Ended] = [_Ended() for _ in work]
-        left = iter(enumerate(work))
-        self._at_work = min(limit, len(work))
-        tasks = [asyncio.create_task(self._take(left, ended)) for _ in range(self._at_work)]
+            self._check_number(len(items))
+        ended = _Ended(len(items))
+        left = iter(enumerate(items))
+        self._at_work = min(limit, len(items))
+        tasks = [asyncio.create_task(self._take(function, left, ended)) for _ in range(self._at_work)]
         self._flow.working += max(0, self._at_work - 1)
         try:
             if tasks:
@@ -190,22 +192,29 @@ class _Branches:
             for task in tasks:
                 task.cancel()
             await _wait_all(tasks)
-            _close(begin for _, begin in left)
+            _close(item for _, item in left)
             raise
         raised = [task.exception() for task in tasks if not task.cancelled()]
         if self._flow.ended is not None or any(task.cancelled() for task in tasks):
-            _close(begin for _, begin in left)
+            _close(item for _, item in left)
             raise asyncio.CancelledError
         for error in filter(None, raised):  # the end of the process, or of its event loop
             raise error
         self._scope.last_us = self._last_us
         return ended
 
-    async def _take(self, left: Iterator[tuple[int, partial[Awaitable[Any]]]], ended: list[_Ended]) -> None:
+    async def _take(
+        self, function: Callable[[T], Awaitable[Any]], left: Iterator[tuple[int, T]], ended: _Ended
+    ) -> None:
         """Do what is left, one after the other."""
         try:
-            for number, begin in left:
-                ended[number] = await self._one(number, begin)
+            for number, item in left:
+                try:
+                    ended.values[number] = await self._one(number, function, item)
+                except asyncio.CancelledError:
+                    raise
+                except (Exception, SystemExit) as error:
+                    ended.errors[number] = error
         finally:
             self._at_work -= 1
             if self._at_work:  # the last one hands over to the branch that waits for all
@@ -215,28 +224,22 @@ class _Branches:
     def _check_number(self, number: int) -> None:
         """Refuse fewer branches than the history has."""
         assert self._group is not None
-        for segment, scope in self._group.scopes.items():
-            past = scope.ahead()
-            if past is not None and int(segment.rpartition(".")[2] or 0) >= number:
-                raise self._flow.changed(past, self._scope.key(f"{self._named}.{number - 1}"))
+        for segment, calls in self._group.calls.items():
+            if int(segment.rpartition(".")[2] or 0) >= number:
+                raise self._flow.changed(calls[0], self._scope.key(f"{self._named}.{number - 1}"))
 
-    async def _one(self, number: int, begin: partial[Awaitable[Any]]) -> _Ended:
+    async def _one(self, number: int, function: Callable[[T], Awaitable[Any]], item: T) -> Any:
         scope = self._flow.branch(self._scope, self._named, f"{self._named}.{number}", self._group)
         scope.patches = self._scope.inherited()
         try:
-            value = await self._flow.inside(scope, _begun(begin))
-        except asyncio.CancelledError:
-            raise
-        except (Exception, SystemExit) as error:
-            return _Ended(error=error)
+            return await self._flow.inside(scope, _begun(function, item))
         finally:
             self._last_us = max(self._last_us, scope.last_us)
-        return _Ended(value)
 
 
-async def _begun(begin: partial[Awaitable[Any]]) -> Any:
+async def _begun(function: Callable[[T], Awaitable[Any]], item: T) -> Any:
     """What the branch returns; a plain function that returns at once is welcome."""
-    returned: object = begin()
+    returned: object = function(item)
     return await returned if inspect.isawaitable(returned) else returned
 
 
@@ -256,9 +259,8 @@ async def _wait_all(tasks: Sequence[asyncio.Task[None]]) -> None:
             task.exception()
 
 
-def _close(left: Iterable[partial[Awaitable[Any]]]) -> None:
+def _close(left: Iterable[object]) -> None:
     """Close coroutines that were handed over and never begun; a function of `each` is not called for that."""
-    for begin in left:
-        for value in begin.args:
-            if inspect.iscoroutine(value):
-                value.close()
+    for item in left:
+        if inspect.iscoroutine(item):
+            item.close()

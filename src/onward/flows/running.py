@@ -20,7 +20,7 @@ import msgspec
 from blake3 import blake3
 
 from onward.errors import FlowChanged, InvalidInput, StepFailed, UnfitResult, UnstorableValue, said
-from onward.flows.scope import Group, Scope, scopes_of
+from onward.flows.scope import Group, Scope
 from onward.handlers.calls import Answered, CallOptions, PastCall
 from onward.handlers.port import StepContext
 from onward.model.call import CALL_KEY_CHARACTERS_MAX
@@ -112,7 +112,7 @@ class FlowRun:
         """`stage` is that of a test."""
         self.name, self.step, self.recorder = name, step, step.recorder
         self.stage = stage
-        self.root = Scope()
+        self.root = Scope(())
         self.ended: BaseException | None = None
         """What ends the attempt, once something does."""
         self.calls = self._under_way = 0
@@ -132,7 +132,7 @@ class FlowRun:
         assert outer is not None
         self._cancels = outer.cancelling()
         try:
-            self.root = scopes_of(await self.recorder.history())
+            self.root = Scope(await self.recorder.history())
             self.root.last_us = self.step.opened_at_us
         except BaseException:
             function.close()
@@ -416,10 +416,9 @@ class FlowRun:
         return named, group
 
     def branch(self, above: Scope, named: str, segment: str, group: Group | None) -> Scope:
-        """The scope of one branch, with its history."""
-        scope = group.scopes.get(segment) if group is not None else None
-        if scope is None:
-            scope = Scope(above.key(segment), above, named)
+        """The scope of one branch, which takes its history with it."""
+        history = group.calls.pop(segment, ()) if group is not None else ()
+        scope = Scope(history, above.key(segment), above, named)
         scope.flow, scope.last_us = self, above.last_us
         return scope
 

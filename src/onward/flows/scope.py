@@ -18,31 +18,44 @@ if TYPE_CHECKING:
 
 
 class Group:
-    """The branches of one `gather` or `each`, or the scope of one awaited flow, as the history has them."""
+    """The branches of one `gather` or `each`, or the scope of one awaited flow, as the history has them.
 
-    __slots__ = ("first", "scopes")
+    `first` is the call that began first in it, `latest` the last event of all, and `calls` those of each
+    branch until it begins: there may be a hundred thousand of them, and what has ended is not kept.
+    """
+
+    __slots__ = ("calls", "first", "latest")
 
     def __init__(self, first: PastCall) -> None:
-        self.first = first
-        self.scopes: dict[str, Scope] = {}
+        self.first, self.latest = first, 0
+        self.calls: dict[str, list[PastCall]] = {}
 
-
-_NONE: dict[str, Group] = {}
-"""What nearly every branch has inside: there may be a hundred thousand of them."""
+    def add(self, segment: str, past: PastCall) -> None:
+        """One more call, of the branch with this segment or of what is inside it."""
+        self.latest = max(self.latest, past.seq)
+        calls = self.calls.get(segment)
+        if calls is None:
+            self.calls[segment] = [past]
+        else:
+            calls.append(past)
 
 
 class Scope:
-    """One sequence of calls. `past` are its own calls, `inside` the groups that began between them."""
+    """One sequence of calls. `past` are its own calls, `inside` the groups that began between them.
+
+    `history` are the calls of both, in the order in which they began.
+    """
 
     __slots__ = (
         *("above", "at", "begun", "counts", "drawn", "entered", "flow", "group", "inside", "last_us"),
         *("_groups", "past", "patches", "path", "task"),
     )
 
-    def __init__(self, path: str = "", above: Scope | None = None, group: str = "") -> None:
+    def __init__(
+        self, history: Sequence[PastCall], path: str = "", above: Scope | None = None, group: str = ""
+    ) -> None:
         self.path, self.above, self.group = path, above, group
-        self.past: list[PastCall] = []
-        self.inside: dict[str, Group] = _NONE
+        self.past, self.inside = _divided(history, len(path) + 1 if path else 0)
         self._groups: list[Group] | None = None
         self.at = self.begun = self.entered = self.drawn = 0
         self.counts: dict[str, int] | None = None
@@ -89,12 +102,6 @@ class Scope:
         self.entered += 1
         return found
 
-    def latest(self) -> int:
-        """The last event of the scope and of all that is inside it."""
-        own = self.past[-1].seq if self.past else 0
-        inside = (scope.latest() for group in self.inside.values() for scope in group.scopes.values())
-        return max(own, *inside) if self.inside else own
-
     def has_gone_on_after(self, past: PastCall) -> bool:
         """Whether anything was recorded after a call of this scope, here or in a scope around it.
 
@@ -107,32 +114,25 @@ class Scope:
             if scope.past and scope.past[-1].seq > past.seq:
                 return True
             for name, group in scope.inside.items():
-                if name != beside and any(one.latest() > past.seq for one in group.scopes.values()):
+                if name != beside and group.latest > past.seq:
                     return True
             beside, scope = scope.group, around
         return False
 
 
-def scopes_of(history: Sequence[PastCall]) -> Scope:
-    """The scope of the flow, with all of its history in it."""
-    root = Scope()
-    known = {"": root}
+def _divided(history: Sequence[PastCall], start: int) -> tuple[Sequence[PastCall], dict[str, Group]]:
+    """The own calls of a scope and the groups in it, whose keys go on at character `start`."""
+    own: list[PastCall] = []
+    inside: dict[str, Group] = {}
     for past in history:
-        path = past.key.rpartition("/")[0]
-        scope = known.get(path) or _known(known, path, past)
-        scope.past.append(past)
-    return root
-
-
-def _known(known: dict[str, Scope], path: str, first: PastCall) -> Scope:
-    """The scope at a path, entered into those around it."""
-    above_path, _, segment = path.rpartition("/")
-    above = known.get(above_path) or _known(known, above_path, first)
-    group = segment.partition(".")[0]
-    found = above.inside.get(group)
-    if found is None:
-        if above.inside is _NONE:
-            above.inside = {}
-        found = above.inside[group] = Group(first)
-    scope = known[path] = found.scopes[segment] = Scope(path, above, group)
-    return scope
+        end = past.key.find("/", start)
+        if end < 0:
+            own.append(past)
+            continue
+        segment = past.key[start:end]
+        name = segment.partition(".")[0]
+        group = inside.get(name)
+        if group is None:
+            group = inside[name] = Group(past)
+        group.add(segment, past)
+    return own, inside
