@@ -282,30 +282,28 @@ class CharacterHalves:
     not broken, and is not asked for again.
     """
 
-    __slots__ = ("_first",)
+    __slots__ = ("_before", "_first")
 
     def __init__(self) -> None:
-        self._first = b""
+        self._before = self._first = b""
 
     def joined(self, event: bytes) -> bytes:
         """The event in whole characters: a first half at the end of a text waits for the next event."""
-        first, self._first = self._first, b""
+        self._before, self._first = self._first, b""
+        return _ESCAPES.sub(self._whole, event)
 
-        def whole(found: re.Match[bytes]) -> bytes:
-            nonlocal first
-            half, before, after = found["half"], found["before"], found["after"]
-            if half is None:
-                return found[0]
-            is_first = half[3:4] in b"89abAB"
-            if is_first and after and not self._first:
-                self._first = half
-                return before + after
-            if not is_first and before and first:
-                half, first = first + half, b""
-                return before + half + after
-            return before + _REPLACEMENT + after
-
-        return _ESCAPES.sub(whole, event)
+    def _whole(self, found: re.Match[bytes]) -> bytes:
+        half, before, after = found["half"], found["before"], found["after"]
+        if half is None:
+            return found[0]
+        is_first = half[3:4] in b"89abAB"
+        if is_first and after and not self._first:
+            self._first = half
+            return before + after
+        if not is_first and before and self._before:
+            half, self._before = self._before + half, b""
+            return before + half + after
+        return before + _REPLACEMENT + after
 
 
 STREAM, WHOLE, PAGE = "text/event-stream", "application/json", "text/html"
