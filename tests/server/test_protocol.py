@@ -42,6 +42,10 @@ class Line:
         except ConnectionResetError:
             return True
 
+    async def gets(self) -> bytes:
+        """What comes at once."""
+        return await self._reader.read(2**16)
+
     def close(self) -> None:
         self._writer.close()
 
@@ -49,11 +53,16 @@ class Line:
 async def echo(scope: Any, receive: Any, send: Any) -> None:
     """Reply with the request; the body is read only where the path says so."""
     body = b""
-    if scope["path"] == "/body":
+    if scope["path"] == "/late":
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    if scope["path"] in ("/body", "/late"):
         while (part := await receive())["type"] == "http.request":
             body += part["body"]
             if not part["more_body"]:
                 break
+    if scope["path"] == "/late":
+        await send({"type": "http.response.body", "body": body})
+        return
     names = [name.decode() for name, _ in scope["headers"]]
     said = msgspec.json.encode({"path": scope["path"], "headers": names, "body": body.decode()})
     length = (b"content-length", str(len(said)).encode())
@@ -189,3 +198,28 @@ async def test_a_few_requests_may_be_sent_ahead_and_not_any_number(line: Line) -
         assert (await line.hears())[2]["path"] == "/a"
     await line.says((ENOUGH + b"\r\n") * 1_000)
     assert await line.is_over()
+
+
+async def test_a_reply_comes_in_one_piece(line: Line) -> None:
+    """Its client is woken once."""
+    await line.says(ENOUGH + b"\r\n")
+    assert (await line.gets()).endswith(b"}")
+
+
+async def test_a_head_does_not_wait_for_a_body_that_comes_later(line: Line) -> None:
+    await line.says(b"POST /late HTTP/1.1\r\nContent-Length: 2\r\n" + HOST + b"\r\n")
+    assert (await line.gets()).endswith(b"\r\n\r\n")
+    await line.says(b"ok")
+    assert await line.gets() == b"ok"
+
+
+async def test_a_reply_without_a_body_is_sent(line: Line) -> None:
+    await line.says(b"HEAD /a HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert (await line.gets()).endswith(b"\r\n\r\n")
+
+
+async def test_whoever_asks_whether_to_send_a_body_is_told_at_once(line: Line) -> None:
+    await line.says(b"POST /body HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n" + HOST + b"\r\n")
+    assert await line.gets() == b"HTTP/1.1 100 Continue\r\n\r\n"
+    await line.says(b"ok")
+    assert (await line.hears())[2]["body"] == "ok"

@@ -203,6 +203,11 @@ def own_files(settings: Settings) -> list[str]:
     return [path, *([above] if os.path.basename(above) == DIRECTORY else [])]
 
 
+def is_file(db: str) -> bool:
+    """Whether a database is a file, which is read without waiting for anybody."""
+    return not db.startswith(POSTGRES)
+
+
 async def open_to_read(db: str, build: Callable[[Store], T]) -> Reader[T]:
     """Open the database that a process works on once more, to read beside its event loop."""
     return await open_reader(db, build)

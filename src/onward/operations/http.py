@@ -42,6 +42,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     and this field of each is where the next page begins. `is_new`: it makes a run or a message, or lets
     one continue; a server that drains refuses it. `waits`: `Prefer: wait` waits for its run. `is_bytes`: the
     reply is the content itself, as a file. `is_drawn`: whoever accepts SVG, and not JSON, gets a picture.
+    `is_small`: it costs about as little however much the run has done.
     """
 
     method: str
@@ -59,6 +60,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     waits: bool = False
     is_bytes: bool = False
     is_drawn: bool = False
+    is_small: bool = False
     is_new: bool = False
 
     @property
@@ -162,7 +164,7 @@ RUNS: tuple[Route, ...] = (
         waits=True,
         is_new=True,
     ),
-    _get("/runs/{run}", "look.get_run", waits=True),
+    _get("/runs/{run}", "look.get_run", waits=True, is_small=True),
     _get("/runs/{run}/steps", "look.show_run"),
     _get("/runs/{run}/step", "look.show_step"),
     _get("/runs/{run}/events", "look.read_events", left_out=("follow", "dialect"), pages="seq"),

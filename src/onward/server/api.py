@@ -154,7 +154,12 @@ class ApiPlace:
                 return artifact_reply(await look(asked, route.asks, request), asked.http.headers.get("range"))
             if route.is_drawn and wants_picture(asked.http.headers.get("accept", "")):
                 return picture_reply(await look(asked, route.asks, request))
-            return waited(await asked.context.reader.read(lambda ops: self._looked(ops, request)), seconds)
+            reader = asked.context.reader
+            if route.is_small:
+                found = await reader.glance(subject, lambda ops: self._looked(ops, request))
+            else:
+                found = await reader.read(lambda ops: self._looked(ops, request))
+            return waited(found, seconds)
         reply = await decide(asked, route.asks, request, subject=subject)
         if seconds is not None:
             reply = await self._waited(asked, reply, seconds)

@@ -94,6 +94,7 @@ class StrictProtocol(HttpToolsProtocol):
         self._is_head, self._came = False, True
         self._size = self._unread = 0
         super().on_headers_complete()
+        self.cycle.transport = Joined(self.transport, self.loop)  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
         if self._is_offer:
@@ -105,7 +106,7 @@ class StrictProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Take the next request. A body that nobody wants is not waited for."""
         if not self.pipeline and self.cycle.more_body:
-            self.transport.close()
+            self.cycle.transport.close()
         super().on_response_complete()
 
     def _grow(self, size: int) -> None:
@@ -164,6 +165,44 @@ class StrictProtocol(HttpToolsProtocol):
             self._late = None
 
 
+class Joined:
+    """What a reply is written to: the head waits for the first of the body, and both go in one packet.
+
+    Without it every reply wakes its client twice. A head whose body does not follow at once goes alone.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._head: bytes | None = None
+        self._is_begun = False
+
+    def write(self, data: bytes) -> None:
+        """Send it, after the head if that waits."""
+        if not self._is_begun and not data.startswith(CONTINUE):
+            self._is_begun, self._head = True, data
+            self._loop.call_soon(self.flush)
+        elif self._head is None:
+            self._transport.write(data)
+        else:
+            head, self._head = self._head, None
+            self._transport.write(head + data)
+
+    def flush(self) -> None:
+        """Send the head if it still waits."""
+        if self._head is not None:
+            self.write(b"")
+
+    def close(self) -> None:
+        """Close the connection when all was sent."""
+        self.flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Whether the connection is being closed."""
+        return self._transport.is_closing()
+
+
+CONTINUE = b"HTTP/1.1 100 "
 OFFER = (b"connection", b"upgrade", b"http2-settings")
 HEADER_EXTRA = len(b": \r\n")
 BAD = Problem(400, "bad_request", "this is no HTTP/1.1 request.")

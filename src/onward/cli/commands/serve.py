@@ -13,6 +13,7 @@ from onward.cli.commands.workers import DRAINING, Watch
 from onward.cli.operations import (
     app_of,
     courier_of,
+    is_file,
     machine_token,
     open_to_read,
     own_files,
@@ -207,7 +208,8 @@ class _Serving:
         def build(store: Store) -> Operations:
             return LocalOperations(engine.beside(store), self._clock, chats)
 
-        return ThreadReader(await open_to_read(place, build))
+        here = operations if is_file(place) else None  # the connections to a server belong to the worker
+        return ThreadReader(await open_to_read(place, build), here=here, clock=self._clock)
 
     async def _begun(self, engine: Engine, operations: LocalOperations, place: str | Store) -> HubThread:
         """What looks for changes has a third store, so that a long read holds up no stream."""
