@@ -276,20 +276,21 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
 
 
 class CharacterHalves:
-    """Joins characters that a server cut in two: `\\ud83d` ends a piece of the answer, `\\ude00` begins the next.
+    """Joins characters that a server cut in two: `\\ud83d` ends a piece of text, `\\ude00` begins the next.
 
     So do servers whose strings are UTF-16. JSON with half of a character cannot be read, but the answer is
     not broken, and is not asked for again.
     """
 
-    __slots__ = ("_before", "_first")
+    __slots__ = ("_came", "_waits")
 
     def __init__(self) -> None:
-        self._before = self._first = b""
+        self._came = self._waits = b""
+        """The first half that the event before ended with, and the one that this event ends with."""
 
     def joined(self, event: bytes) -> bytes:
         """The event in whole characters: a first half at the end of a text waits for the next event."""
-        self._before, self._first = self._first, b""
+        self._came, self._waits = self._waits, b""
         return _ESCAPES.sub(self._whole, event)
 
     def _whole(self, found: re.Match[bytes]) -> bytes:
@@ -297,13 +298,13 @@ class CharacterHalves:
         if half is None:
             return found[0]
         is_first = half[3:4] in b"89abAB"
-        if is_first and after and not self._first:
-            self._first = half
-            return before + after
-        if not is_first and before and self._before:
-            half, self._before = self._before + half, b""
-            return before + half + after
-        return before + _REPLACEMENT + after
+        if is_first and after and not self._waits:
+            self._waits, half = half, b""
+        elif not is_first and before and self._came:
+            half, self._came = self._came + half, b""
+        else:
+            half = _REPLACEMENT
+        return before + half + after
 
 
 STREAM, WHOLE, PAGE = "text/event-stream", "application/json", "text/html"
