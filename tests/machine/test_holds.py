@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from onward.machine.decide.calls import decide_lift, is_held_by_limit, limits_hit
 from onward.machine.decide.requests import HolderView, decide_and_claim, decide_woken
 from onward.machine.definition import Definition, is_simulated
+from onward.machine.fold.changes import IllegalEvent
 from onward.machine.fold.rows import notifications, tells
 from onward.machine.fold.snapshot import encode_run
 from onward.machine.plan.action import Execute, Merge, Restart, Sleep, Stop
@@ -89,6 +90,12 @@ def test_a_provider_that_names_no_time_or_holds_too_often_stops_the_run() -> Non
     opened = replace(often.run.open_steps["a#1"], holds=HOLDS_MAX + 1)
     often.run = replace(often.run, open_steps={"a#1": opened})
     assert isinstance(often.go(), Stop)
+
+
+def test_an_attempt_is_held_only_for_what_the_plan_knows_the_end_of() -> None:
+    """Another reason would start the attempt again at once, and again."""
+    with pytest.raises(IllegalEvent, match="no attempt is held for 'moon'"):
+        on_hold("moon")
 
 
 def test_a_limit_stops_the_run_until_it_is_lifted() -> None:

@@ -27,6 +27,8 @@ from onward.model.run import AttemptState, OpenCall, OpenStep, Run, StepCalls
 
 HELD, INTERRUPTED = AttemptState.HELD, AttemptState.INTERRUPTED
 LIMIT, RATE_LIMIT, GATE, PAUSE, WAIT = "limit", "rate_limit", "gate", "pause", "wait"
+HOLDS = frozenset((LIMIT, RATE_LIMIT, GATE, PAUSE, WAIT))
+"""Why an attempt is held: `plan.branch` says of each when it continues."""
 TOOL = CallKind.TOOL.value
 ANSWERS = (CallKind.MODEL.value, CallKind.PROGRAM.value)
 """Calls that a model answers."""
@@ -200,6 +202,8 @@ def attempt_held(run: Run, event: AttemptHeld, at_us: int) -> Changes:
     opened = run.open_steps.get(event.step)
     if opened is None or opened.state is not AttemptState.OPEN or opened.attempt != event.attempt:
         raise IllegalEvent(run.status, event, f"step {event.step} has no open attempt {event.attempt}")
+    if event.reason not in HOLDS:  # nobody knows what it waits for, so it would be tried again at once
+        raise IllegalEvent(run.status, event, f"no attempt is held for {event.reason!r}")
     stopped = replace(
         opened,
         state=HELD,
