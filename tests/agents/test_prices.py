@@ -17,6 +17,7 @@ from onward.agents.prices import (
     Price,
     cost_micro,
     estimate_tokens,
+    estimated_usage,
     most_micro,
     read_prices,
     shipped_prices,
@@ -147,6 +148,18 @@ def test_an_estimate_is_not_below_what_any_tokenizer_counts(counted: dict[str, A
     assert estimate >= max(counted["counts"].values())
     # Mistral's marks the beginning of a text; the marks around a message are in the estimate of a request.
     assert text_tokens(counted["text"]) >= max(counted["counts"].values()) - 1
+
+
+@pytest.mark.parametrize("counted", TOKEN_COUNTS, ids=lambda counted: str(counted["kind"]))
+@pytest.mark.parametrize("length", [40, 10_000])
+def test_an_answer_that_the_provider_did_not_count_is_estimated_as_high(
+    counted: dict[str, Any], length: int
+) -> None:
+    text = counted["text"]
+    written = [text[at : at + length] for at in range(0, len(text), length)]
+    usage = estimated_usage(ModelRequest(model="acme:small", messages=(user("Tell."),)), written=written)
+    assert usage.is_estimated
+    assert usage.output >= max(counted["counts"].values()) - 1
 
 
 @pytest.mark.parametrize("kind", sorted(ORDINARY))

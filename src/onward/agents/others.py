@@ -80,7 +80,7 @@ class OthersModel:
                 told = failed(asked, trouble.kind, trouble.what, may_have_cost=may_have_cost)
                 raise ModelFailed(msgspec.structs.replace(told, usage=answer.usage)) from None
             except Exception as error:  # of whatever client is behind the library
-                now_us, has_begun = self._clock.now_us(), answer.pieces > 0
+                now_us, has_begun = self._clock.now_us(), bool(answer.written)
                 told = failure_of(error, asked, has_begun=has_begun, now_us=now_us, secrets=secrets)
                 raise ModelFailed(told) from None
 

@@ -277,8 +277,7 @@ class TheirAnswer(Gathered):
             if isinstance(part, ToolCallPart):
                 yield self._whole_call(part)
         yield llm.Finished(
-            usage=self.usage
-            or estimated_usage(self._request, pieces=self.pieces, characters=self.characters),
+            usage=self.usage or estimated_usage(self._request, written=self.written),
             finish_reason=self.finish_reason,
             model=self._shown(stream.model_name) or split_name(self._request.model)[1],
             request_id=self._shown(stream.provider_response_id),

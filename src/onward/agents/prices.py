@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from importlib.resources import files
 from typing import Any
@@ -190,9 +190,12 @@ def estimate_tokens(request: ModelRequest) -> int:
     return total
 
 
-def estimated_usage(request: ModelRequest, *, pieces: int, characters: int) -> TokenUsage:
-    """The usage of an answer, if the provider counted nothing: servers send a token a piece, or several."""
-    output = max(pieces, -(-characters // 3))
+def estimated_usage(request: ModelRequest, *, written: Sequence[str]) -> TokenUsage:
+    """The usage of an answer, if the provider counted nothing: servers send a token a piece, or several.
+
+    `written` are its pieces, reasoning included.
+    """
+    output = max(len(written), text_tokens("".join(written)))
     if request.max_tokens is not None:
         output = min(output, request.max_tokens)
     return TokenUsage(input=estimate_tokens(request), output=output, is_estimated=True)

@@ -48,8 +48,7 @@ class AnswerReader(Protocol):
     note: str
     model: str
     request_id: str
-    pieces: int
-    characters: int
+    written: list[str]
     is_empty: bool
     is_whole: bool
     is_done: bool
@@ -119,8 +118,8 @@ class Gathered:
         self.note = ""
         """Why nobody knows what the answer cost."""
         self.model = self.request_id = ""
-        self.pieces = self.characters = 0
-        """Of everything that the model wrote, reasoning included."""
+        self.written: list[str] = []
+        """The pieces of everything that the model wrote, reasoning included."""
         self.is_empty = True
         """No text and no tool call has come; reasoning alone is no answer."""
         self.is_whole = self.is_done = False
@@ -159,13 +158,13 @@ class Gathered:
     def add_text(self, text: str) -> llm.TextDelta:
         """More text of the answer."""
         self.is_empty = False
-        self._count(text)
+        self.written.append(text)
         return llm.TextDelta(text)
 
     def add_reasoning(self, text: str, signature: str = "") -> llm.ReasoningDelta:
         """More reasoning; a signature ends a part of it."""
         if text:
-            self._count(text)
+            self.written.append(text)
         return llm.ReasoningDelta(text, signature)
 
     def begin_call(self) -> ComingCall:
@@ -181,12 +180,8 @@ class Gathered:
         call.id = call.id or id
         call.name += name
         call.arguments.append(arguments)
-        self._count(name + arguments)
+        self.written.append(name + arguments)
         return llm.ToolCallDelta(index=call.index, id=id, name=name, arguments=arguments)
-
-    def _count(self, text: str) -> None:
-        self.pieces += 1
-        self.characters += len(text)
 
 
 class ExchangeFailed(Exception):
@@ -454,9 +449,7 @@ class ResponseReader:
 
     def _usage(self) -> llm.TokenUsage:
         answer = self._answer
-        return answer.usage or estimated_usage(
-            self._request, pieces=answer.pieces, characters=answer.characters
-        )
+        return answer.usage or estimated_usage(self._request, written=answer.written)
 
 
 PLAIN = "plain"

@@ -81,8 +81,7 @@ class ScriptedModel:
     ) -> llm.Finished:
         usage = act.usage
         if not reply.counts:
-            characters = sum(_characters(piece) for piece in act.pieces)
-            usage = estimated_usage(request, pieces=len(act.pieces), characters=characters)
+            usage = estimated_usage(request, written=[_written(piece) for piece in act.pieces])
         return llm.Finished(
             usage=usage, finish_reason=act.finish_reason, model=asked.model, request_id=request_id
         )
@@ -133,11 +132,11 @@ class ScriptedModel:
             await self._clock.wait_s(seconds, asyncio.Event())
 
 
-def _characters(piece: llm.Streamed) -> int:
+def _written(piece: llm.Streamed) -> str:
     match piece:
         case llm.TextDelta(text) | llm.ReasoningDelta(text):
-            return len(text)
+            return text
         case llm.ToolCallDelta(name=name, arguments=arguments):
-            return len(name) + len(arguments)
+            return name + arguments
         case _:
-            return 0
+            return ""
