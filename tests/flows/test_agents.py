@@ -146,6 +146,37 @@ async def test_an_answer_of_another_type_is_sent_back_with_what_is_wrong(memory:
     assert "it must be even" in told[1]
 
 
+class Odd(msgspec.Struct):
+    """Raises what no library expects."""
+
+    cents: int
+
+    def __post_init__(self) -> None:
+        if self.cents % 2:
+            raise KeyError("odd")
+
+
+async def test_whatever_a_declared_type_raises_is_sent_back_to_the_model(memory: World) -> None:
+    @flow
+    async def pricing() -> int:
+        return (await agent("How much?", returns=Odd)).cents
+
+    scripted = model(says('{"cents": 3}', times=1), default='{"cents": 4}')
+    process = await asking(memory, scripted, pricing)
+    assert result(await begin(process, pricing.bind())) == 4
+    assert "KeyError" in said_last(scripted.received[-1])
+
+
+async def test_a_prompt_that_cannot_be_stored_is_refused_in_plain_words(memory: World) -> None:
+    @flow
+    async def asking_half() -> str:
+        return await agent("a\ud83d")
+
+    process = await asking(memory, model(), asking_half)
+    run = await begin(process, asking_half.bind())
+    assert "the prompt of agent 'agent' contains half of a character" in run.detail
+
+
 async def test_an_agent_that_never_answers_with_its_type_fails_and_asks_anew_when_it_is_resumed(
     memory: World,
 ) -> None:

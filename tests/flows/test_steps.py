@@ -422,6 +422,31 @@ async def test_a_payment_whose_result_cannot_be_kept_has_not_failed_but_is_in_do
     assert await process.is_sound()
 
 
+async def test_arguments_with_half_of_a_character_are_compared_as_others_are(memory: World) -> None:
+    """As names of files that are no UTF-8."""
+
+    @step
+    async def size(path: str) -> int:
+        outside.do("size")
+        return len(path)
+
+    names = ["a\udcff", "b\udcff"]
+
+    @flow
+    async def sizes() -> int:
+        sizes = [await size(name) for name in names]
+        await shaky()
+        return sum(sizes)
+
+    process = await serving(memory, sizes)
+    assert "not yet" in (await begin(process, sizes.bind())).detail
+    names.reverse()
+    assert (await process.resume()).reason == "flow_changed"
+    names.reverse()
+    assert result(await process.resume()) == 4
+    assert outside.done["size"] == 2
+
+
 class Panic(BaseException):
     """What libraries in other languages raise: not an Exception."""
 

@@ -32,6 +32,7 @@ from onward.flows.scope import Scope
 from onward.handlers.asked import ANSWER, AgentAsked, AskedTool
 from onward.handlers.calls import AgentCalls, CallOptions, PastCall
 from onward.model.call import CallKind
+from onward.model.context import check_value
 from onward.model.events import StepStatus
 from onward.model.result import Result
 from onward.model.stored import as_declared, check_returns
@@ -111,6 +112,8 @@ async def agent(
         "max_tokens": max_tokens,
         "max_rounds": max_rounds,
     }
+    for what, text in (("prompt", prompt), ("system", system)):
+        check_value(text, f"the {what} of agent {name!r}")
     if not prompt.strip():
         raise InvalidInput(f"agent {name!r} is asked nothing; write what it is to do.")
     asked = asked_with(

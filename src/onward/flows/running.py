@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import msgspec
 from blake3 import blake3
 
-from onward.errors import FlowChanged, InvalidInput, StepFailed, UnfitResult, UnstorableValue, said
+from onward.errors import FlowChanged, InvalidInput, StepFailed, UnfitResult, UnstorableValue
 from onward.flows.scope import Group, Scope
 from onward.handlers.calls import Answered, CallOptions, PastCall
 from onward.handlers.port import StepContext
@@ -68,7 +68,11 @@ class Asked(msgspec.Struct, frozen=True):
 def asked_with(name: str, type: str, arguments: Mapping[str, Any]) -> Asked:
     """A call with these arguments. Those that are not data count by their type."""
     data = {key: _as_data(value) for key, value in arguments.items()}
-    encoded = msgspec.json.encode(list(data.items()))
+    try:
+        encoded = msgspec.json.encode(list(data.items()))
+    except UnicodeEncodeError:  # half of a character, as in the name of a file that is no UTF-8
+        data = {key: ascii(value) if isinstance(value, str) else value for key, value in data.items()}
+        encoded = msgspec.json.encode(list(data.items()))
     about = msgspec.json.encode(list(data.values())).decode()
     if len(about) > ABOUT_CHARACTERS:
         about = f"{about[:ABOUT_CHARACTERS]}…"
@@ -450,6 +454,6 @@ async def call_function(
         as_declared(bytes(value) if isinstance(value, bytearray | memoryview) else value, returns)
     except UnstorableValue as error:
         raise UnfitResult(str(error)) from None
-    except Exception as error:  # of a type of the user, which may do anything when it is read
-        raise UnfitResult(f"{what} is not what it declares: {said(error)}.") from None
+    except ValueError as error:
+        raise UnfitResult(f"{what} is not what it declares: {error}.") from None
     return value

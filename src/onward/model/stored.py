@@ -161,6 +161,8 @@ def as_declared(value: Any, declared: Any, *, is_text: bool = False) -> Any:
         raise ValueError(str(error)) from None
     except (TypeError, NotImplementedError) as error:
         raise ValueError(f"its declared type cannot be read back ({error})") from None
+    except Exception as error:  # of a type of the user, which may raise anything
+        raise ValueError(told(error)) from None
 
 
 def _declared(kind: type, value: Any) -> Any:
