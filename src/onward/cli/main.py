@@ -90,7 +90,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
 WITHOUT_DATABASE = ("init", "validate")
 ASK_SERVERS = frozenset(
     {
-        *("status", "show", "events", "messages", "calls", "checkpoints", "chat", "chats"),
+        *("status", "show", "events", "messages", "calls", "checkpoints", "logs", "chat", "chats"),
         *("resume", "retry", "skip", "abort", "answer", "pause", "cancel", "steer", "dismiss"),
     }
 )

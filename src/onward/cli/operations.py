@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from onward.operations.local.lists import LocalNotifications
     from onward.operations.local.submit import LocalSubmit
     from onward.operations.protocol import ListOperations, LookOperations, MessageOperations, Operations
+    from onward.operations.remote import RemoteLogs
     from onward.receipts.run_directory import Homes
     from onward.store.port.principals import Principal
     from onward.store.port.store import Store
@@ -369,11 +370,17 @@ async def files_of(common: Common) -> AsyncIterator[RunDirectories]:
 
 
 @asynccontextmanager
-async def logs_of(common: Common) -> AsyncIterator[RunLogs]:
-    """What a command reads the output of steps with."""
+async def logs_of(common: Common, tell: Callable[[str], None]) -> AsyncIterator[RunLogs | RemoteLogs]:
+    """What a command reads the output of steps with; `tell` says what a server left out."""
     from onward.clock import SystemClock
     from onward.operations.here.directories import RunLogs
 
+    if (server := server_of(common)) is not None:
+        from onward.operations.remote import RemoteLogs
+
+        async with remote_of(common, server) as operations:
+            yield RemoteLogs(operations.look, tell)
+        return
     async with store_with_homes(common) as (store, homes):
         yield RunLogs(store, SystemClock(), homes)
 

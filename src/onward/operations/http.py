@@ -172,6 +172,8 @@ RUNS: tuple[Route, ...] = (
     _get("/runs/{run}/checkpoints", "look.list_checkpoints", pages="seq"),
     _get("/runs/{run}/artifacts", "look.list_artifacts"),
     _get("/runs/{run}/artifact", "look.get_artifact", is_bytes=True),
+    _get("/runs/{run}/receipts", "look.list_receipts", OPERATOR),
+    _get("/runs/{run}/log", "look.read_printed", OPERATOR, names={"streams": "stream"}),
     _get("/runs/{run}/graph", "look.draw_run", is_drawn=True),
     _get("/runs/{run}/resume", "decide.preview_resume", left_out=("answers",)),
     _post("/runs/{run}/resume", "decide.resume_run", OPERATOR, admin=_CONTINUED, waits=True, is_new=True),

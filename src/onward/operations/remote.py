@@ -14,7 +14,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import quote, urlsplit
 
 import aiohttp
@@ -26,7 +26,11 @@ from onward.errors import InvalidInput, Refused, RunNotFound, StoreUnavailable
 from onward.model.ids import EXACT
 from onward.operations import requests
 from onward.operations.http import LIMIT_MAX, Route, route_of
-from onward.operations.protocol import Operations
+from onward.operations.protocol import LookOperations, Operations
+
+if TYPE_CHECKING:
+    from onward.operations.here.requests import ReadLogs
+    from onward.replies.steps import LogPiece
 
 API = "1"
 """The version of the interface that this client speaks."""
@@ -311,6 +315,26 @@ class RemoteOperations:
         except RunNotFound:
             return name
         return str(run["id"])
+
+
+class RemoteLogs:
+    """Reads the end of what was printed on a server's machine. `tell` is told if there was more before it."""
+
+    def __init__(self, look: LookOperations, tell: Callable[[str], None]) -> None:
+        self._look, self._tell = look, tell
+
+    async def read_logs(
+        self, request: ReadLogs, *, stop: asyncio.Event | None = None
+    ) -> AsyncGenerator[LogPiece]:
+        """The pieces of text, in the order of their steps."""
+        if request.follow:
+            raise InvalidInput("a server tells what was printed so far, and no more; leave out --follow.")
+        asked = {name: getattr(request, name) for name in requests.ReadPrinted.__struct_fields__}
+        found = await self._look.read_printed(requests.ReadPrinted(**asked))
+        if found["is_cut"]:
+            self._tell("only the end is shown; `onward logs` on the server's machine prints all of it")
+        for piece in found["pieces"]:
+            yield piece
 
 
 class Group:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from onward.errors import InvalidInput
+from onward.model.events import STDERR, STDOUT
 from onward.model.gate import Verdict
 from onward.model.ids import PIPELINE_VERSION
 from onward.model.limits import AMOUNT_MAX, VISITS
@@ -84,6 +85,34 @@ class GetArtifact(Request, frozen=True, kw_only=True):
 
     run: str
     id: str
+
+
+class ListReceipts(Request, frozen=True, kw_only=True):
+    """The receipts of a run's steps, as they are on disk. Nothing is written."""
+
+    run: str
+
+
+class ReadPrinted(Request, frozen=True, kw_only=True):
+    """The end of what a run printed: of all its steps or one `step` (its id, or a node for all its visits).
+
+    `streams`: only these, of `stdout` and `stderr`.
+    """
+
+    run: str
+    step: str | None = None
+    attempt: int | None = None
+    streams: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_streams(self.streams)
+
+
+def check_streams(streams: tuple[str, ...]) -> None:
+    """Refuse what is no stream of a command."""
+    for stream in streams:
+        if stream not in (STDOUT, STDERR):
+            raise InvalidInput(f"{stream!r} is not a stream; choose {STDOUT} or {STDERR}.")
 
 
 class ListCalls(Request, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ inside, the pages of a whole run and of one step, and a graph with a run in it o
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from onward.replies.runs import Instant, LeftShown, RunNamed, RunState
 
@@ -96,6 +96,47 @@ class CallList(TypedDict):
     display_id: str
     calls: list[CallListed]
     cursor: int | None
+
+
+class FindingShown(TypedDict):
+    """A receipt that the log does not stand for, or that is missing."""
+
+    kind: str
+    file: str
+    says: str
+
+
+class ReceiptList(TypedDict):
+    """The receipts on disk that a run's log stands for; `found` are those that disagree with it."""
+
+    run: str
+    display_id: str
+    receipts: list[dict[str, Any]]
+    found: list[FindingShown]
+
+
+class LogPiece(TypedDict):
+    """Some of what a try printed. `stream` is stdout, stderr, log or traceback.
+
+    `source`: `file` is the whole output, on this machine; `log` are the last lines, with the event that ended
+    the try; `context` is the standard output that became `tool.output`.
+    """
+
+    step: str
+    attempt: int
+    number: int
+    stream: str
+    text: str
+    source: Literal["file", "log", "context"]
+
+
+class PrintedShown(TypedDict):
+    """The end of what a run printed, step by step; `is_cut`: there was more before it."""
+
+    run: str
+    display_id: str
+    is_cut: bool
+    pieces: list[LogPiece]
 
 
 class CommandEnded(TypedDict):

@@ -15,6 +15,9 @@ from onward.errors import Refused
 from onward.host import host_identity, is_taken
 from onward.store.port.log import Write
 
+IN_MEMORY = "memory"
+"""The machine of all owners at a database in memory."""
+
 
 def owner_name(proof: str) -> str:
     """The owner string of this process; `proof` is what tells later whether it is alive."""
@@ -30,6 +33,12 @@ def owner_proof(owner: str) -> str:
 def owner_host(owner: str) -> str:
     """The machine, as it calls itself; empty if the owner does not say."""
     return owner.partition("/")[0].partition("@")[2]
+
+
+def other_host(owner: str) -> str:
+    """The machine, if the owner says that it is another one than this."""
+    host = owner_host(owner)
+    return "" if host in (IN_MEMORY, host_identity().host) else host
 
 
 def is_ending(owner: str) -> bool:

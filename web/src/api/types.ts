@@ -333,6 +333,13 @@ export interface EstimateShown {
   tokens: number
 }
 
+/** A receipt that the log does not stand for, or that is missing. */
+export interface FindingShown {
+  file: string
+  kind: string
+  says: string
+}
+
 /** A run that was forked from another. */
 export interface ForkListed {
   display_id: string
@@ -513,6 +520,16 @@ export interface LimitStop {
 
 /** A line that a command printed to `stdout` or `stderr`. */
 export interface LineShown {
+  stream: string
+  text: string
+}
+
+/** Some of what a try printed. `stream` is stdout, stderr, log or traceback. */
+export interface LogPiece {
+  attempt: number
+  number: number
+  source: "context" | "file" | "log"
+  step: string
   stream: string
   text: string
 }
@@ -744,6 +761,14 @@ export interface PlannedAct {
   why: string
 }
 
+/** The end of what a run printed, step by step; `is_cut`: there was more before it. */
+export interface PrintedShown {
+  display_id: string
+  is_cut: boolean
+  pieces: LogPiece[]
+  run: string
+}
+
 /** The runs that wait for a worker. */
 export interface QueueMeasured {
   age_s: number
@@ -760,6 +785,14 @@ export interface ReasonCounted {
   recoverable: boolean
   runs: number
   status: string
+}
+
+/** The receipts on disk that a run's log stands for; `found` are those that disagree with it. */
+export interface ReceiptList {
+  display_id: string
+  found: FindingShown[]
+  receipts: Record<string, unknown>[]
+  run: string
 }
 
 /** What one look found; `waiting` are the runs with open questions. */

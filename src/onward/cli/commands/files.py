@@ -27,8 +27,8 @@ from onward.operations.here.requests import ReadLogs, WriteFiles, WriteReceipts
 from onward.operations.requests import GetArtifact, ListArtifacts
 
 if TYPE_CHECKING:
-    from onward.operations.here.replies import FilesWritten, LogPiece, ReceiptsWritten
-    from onward.replies.steps import ArtifactContent, ArtifactList
+    from onward.operations.here.replies import FilesWritten, ReceiptsWritten
+    from onward.replies.steps import ArtifactContent, ArtifactList, LogPiece
 
 FILES_SHOWN = 50
 CONTENT = ("content", "content_base64")
@@ -219,7 +219,7 @@ async def logs(
 
     With the run's files on this machine that is the whole output. Without them the log has the last lines of
     attempts that failed or were stopped, and the tracebacks of handlers. A line before each part says what it
-    is; if a step is named, that line goes to standard error.
+    is; if a step is named, that line goes to standard error. A server tells the last 256 KiB.
 
     What Python handlers print goes to the terminal of their process and is not kept. Lines of
     `step.log(text)` are kept: `onward show` prints them.
@@ -227,7 +227,7 @@ async def logs(
     streams = tuple(name for name, is_wanted in (("stdout", stdout), ("stderr", stderr)) if is_wanted)
     request = ReadLogs(run=run, step=step, attempt=attempt, follow=follow, streams=streams)
     asked, page = asyncio.Event(), _LogPage(out, is_one_step=step is not None)
-    async with logs_of(common) as reader, aclosing(reader.read_logs(request, stop=asked)) as found:
+    async with logs_of(common, out.note) as reader, aclosing(reader.read_logs(request, stop=asked)) as found:
         with on_signals(asked.set):
             async for piece in found:
                 page.add(piece)

@@ -24,31 +24,32 @@ from onward.engine.journal import Journal
 from onward.engine.log import Folded
 from onward.engine.sources import Sources
 from onward.entry import closing
-from onward.errors import InvalidInput
+from onward.errors import InvalidInput, Refused
 from onward.model.events import STDERR, STDOUT, AttemptFailed, Event, LastOutput, StepFinished, StepStarted
-from onward.model.run import RunStatus
+from onward.model.ids import called, display_id
+from onward.model.run import Run, RunStatus
 from onward.operations.here.requests import CollectRuns, ReadLogs, VerifyRuns, WriteFiles, WriteReceipts
 from onward.operations.here.verify import verify_run
 from onward.operations.local.lists import LocalLists
 from onward.operations.local.look import has_stopped
-from onward.operations.requests import ALL, ListRuns
-from onward.read.log import Projection, Step
-from onward.read.lookup import find_run, get_steps, log_pages, matching_steps
+from onward.operations.requests import ALL, ListRuns, ReadPrinted
+from onward.read.log import Projection, Step, Try
+from onward.read.lookup import find_run, get_steps, log_pages, matching_steps, read_projection
 from onward.receipts import folder as folders
 from onward.receipts.audit import Finding, ReceiptsFound, find_resume_point, read_receipts
 from onward.receipts.run_directory import Homes
 from onward.store.codec import unseal
+from onward.store.owner import other_host
 from onward.store.port.store import Store
 
 if TYPE_CHECKING:
     from onward.operations.here.replies import (
         FilesWritten,
-        FindingShown,
-        LogPiece,
         ReceiptsWritten,
         RunsCollected,
         RunVerified,
     )
+    from onward.replies.steps import FindingShown, LogPiece, PrintedShown, ReceiptList
 
 LAZY = "missing"  # what was never written is no problem: it is written now
 
@@ -166,6 +167,26 @@ class PrintedTry:
         self.log: Sequence[str] = ()
         self.printed = ""
 
+    @property
+    def has_files(self) -> bool:
+        """Whether there were files to read."""
+        return self._has_files
+
+    def skip_to_last(self, size: int) -> bool:
+        """Read only the last bytes of each stream; returns whether there is more before them."""
+        is_cut = False
+        for stream in STREAMS:
+            self._read_upto[stream] = max(0, self._size_of(stream) - size)
+            is_cut = is_cut or (self._read_upto[stream] > 0 and self._is_wanted(stream))
+        return is_cut
+
+    def _size_of(self, stream: str) -> int:
+        file = self._opened(stream)
+        if file is None:
+            return 0
+        with closing(file):
+            return os.fstat(file).st_size
+
     def more(self, output: LastOutput | None, *, is_ended: bool) -> Iterator[Text]:
         """What came since this was last asked; `output` is what the log has of it."""
         if self._is_done:
@@ -191,18 +212,22 @@ class PrintedTry:
             yield text
 
     def _new_bytes(self, stream: str) -> Iterator[bytes]:
-        if self._runs is None:
-            return
-        try:
-            file = self._runs.open_plain(self._parts, stream + folders.OUTPUT_ENDING)
-        except OSError:  # something else is in the way, and is not followed; the log still has the last lines
-            return
+        file = self._opened(stream)
         if file is None:
             return
         with closing(file):
             while data := os.pread(file, CHUNK_BYTES, self._read_upto[stream]):
                 self._read_upto[stream] += len(data)
                 yield data
+
+    def _opened(self, stream: str) -> int | None:
+        """The file of a stream. If something else is in the way, it is not followed; the log has the end."""
+        if self._runs is None:
+            return None
+        try:
+            return self._runs.open_plain(self._parts, stream + folders.OUTPUT_ENDING)
+        except OSError:
+            return None
 
     def _from_log(self, output: LastOutput | None) -> Iterator[Text]:
         if not self._has_files:
@@ -262,7 +287,7 @@ class RunLogs(msgspec.Struct, frozen=True):
 class _OutputReader(msgspec.Struct):
     """How far the output of the chosen steps has been read."""
 
-    request: ReadLogs
+    request: ReadPrinted
     runs: folders.Folder | None
     _log: Projection = msgspec.field(default_factory=Projection)
     _tries: dict[str, list[PrintedTry]] = msgspec.field(default_factory=dict)
@@ -293,6 +318,11 @@ class _OutputReader(msgspec.Struct):
 
     def more(self, *, is_over: bool) -> Iterator[LogPiece]:
         """What was printed since this was last asked."""
+        for step, one, reader in self.chosen(is_over=is_over):
+            yield from self.pieces(step, one, reader, is_over=is_over)
+
+    def chosen(self, *, is_over: bool) -> Iterator[tuple[Step, Try, PrintedTry]]:
+        """The tries that are wanted, in the order of their steps."""
         wanted, attempt = self.request.step, self.request.attempt
         if wanted is None:
             steps = [*self._log.steps.values()]
@@ -302,18 +332,87 @@ class _OutputReader(msgspec.Struct):
             _check_attempt(steps, attempt)
         for step in steps:
             for one, reader in zip(step.tries, self._tries[step.step], strict=True):
-                if attempt is not None and one.attempt != attempt:
-                    continue
-                is_ended = is_over or one.ended_at_us is not None or one is not step.tries[-1]
-                for stream, text, source in reader.more(one.output, is_ended=is_ended):
-                    yield {
-                        "step": step.step,
-                        "attempt": one.attempt,
-                        "number": one.number,
-                        "stream": stream,
-                        "text": text,
-                        "source": source,
-                    }
+                if attempt is None or one.attempt == attempt:
+                    yield step, one, reader
+
+    def pieces(self, step: Step, one: Try, reader: PrintedTry, *, is_over: bool) -> Iterator[LogPiece]:
+        """What a try printed since it was last asked."""
+        is_ended = is_over or one.ended_at_us is not None or one is not step.tries[-1]
+        for stream, text, source in reader.more(one.output, is_ended=is_ended):
+            yield {
+                "step": step.step,
+                "attempt": one.attempt,
+                "number": one.number,
+                "stream": stream,
+                "text": text,
+                "source": source,
+            }
+
+
+PRINTED_BYTES_MAX = 256 * 1024
+"""How much of the end of what a run printed is shown to who asks from elsewhere."""
+
+
+async def printed_here(store: Store, runs: folders.Folder | None, request: ReadPrinted) -> PrintedShown:
+    """The end of what a run printed; refused if it was printed on another machine."""
+    run_id = (await find_run(store.runs, request.run)).row.id
+    reading = _OutputReader(request, runs)
+    async for page in log_pages(store.log, run_id):
+        for record in page:
+            reading.apply(unseal(record), at_us=record.at_us, run_id=record.run_id)
+    left, is_cut, elsewhere = PRINTED_BYTES_MAX, False, ""
+    told: list[list[LogPiece]] = []
+    for step, one, reader in reversed([*reading.chosen(is_over=True)]):
+        is_cut = reader.skip_to_last(PRINTED_BYTES_MAX) or is_cut
+        found = [*reading.pieces(step, one, reader, is_over=True)]
+        if not reader.has_files:
+            elsewhere = elsewhere or other_host(one.claim.worker)
+        found, left, is_all = _last_of(found, left)
+        told.append(found)
+        if not is_all:
+            is_cut = True
+            break
+    if elsewhere:
+        raise _not_here(run_id, elsewhere)
+    pieces = [piece for found in reversed(told) for piece in found]
+    return {"run": run_id, "display_id": display_id(run_id), "is_cut": is_cut, "pieces": pieces}
+
+
+def _last_of(pieces: Sequence[LogPiece], left: int) -> tuple[list[LogPiece], int, bool]:
+    """The last of these pieces that have room, how much room is left then, and whether they are all."""
+    kept: list[LogPiece] = []
+    for piece in reversed(pieces):
+        text = piece["text"].encode()
+        if len(text) > left:
+            kept.append({**piece, "text": text[len(text) - left :].decode(errors="ignore")})
+            return [one for one in reversed(kept) if one["text"]], 0, False
+        kept.append(piece)
+        left -= len(text)
+    return kept[::-1], left, True
+
+
+async def receipts_here(store: Store, sources: Sources, runs: folders.Folder | None, run: Run) -> ReceiptList:
+    """The receipts on this machine that the log stands for; refused if those of the run are on another."""
+    flow, found = folders.flow_name(run.pipeline), ReceiptsFound()
+    if runs is not None and runs.names((run.id,)):
+        found = read_receipts(runs, (run.id,), flow, dict(await committed(store.log, sources, run)))
+    elif host := other_host((await read_projection(store.log, run.id)).claim.worker):
+        raise _not_here(run.id, host)
+    kept = sorted(found.trusted.items(), key=lambda item: item[1].sequence)
+    return {
+        "run": run.id,
+        "display_id": display_id(run.id),
+        "receipts": [{"file": name, **msgspec.to_builtins(receipt)} for name, receipt in kept],
+        "found": _view_findings(found.findings),
+    }
+
+
+def _not_here(run_id: str, host: str) -> Refused:
+    return Refused(
+        "not_here",
+        f"the files of run {called(run_id)} are on {host}, where it was executed; ask there.",
+        details={"run": run_id, "host": host},
+    )
 
 
 def _check_attempt(steps: Sequence[Step], attempt: int) -> None:

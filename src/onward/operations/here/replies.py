@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
-from onward.replies.steps import CommandEnded
+from onward.replies.steps import CommandEnded, FindingShown
 
 
 class FilesWritten(TypedDict):
@@ -14,14 +14,6 @@ class FilesWritten(TypedDict):
     directory: str
     written: int
     files: list[str]
-
-
-class FindingShown(TypedDict):
-    """A receipt that the log does not stand for, or that is missing."""
-
-    kind: str
-    file: str
-    says: str
 
 
 class ResumePointShown(TypedDict):
@@ -143,18 +135,3 @@ class ResumeOutlook(TypedDict):
     checkpoint: LastCheckpoint | None
     workdir: str | None
     in_doubt: list[str]
-
-
-class LogPiece(TypedDict):
-    """Some of what a try printed. `stream` is stdout, stderr, log or traceback.
-
-    `source`: `file` is the whole output, on this machine; `log` are the last lines, with the event that ended
-    the try; `context` is the standard output that became `tool.output`.
-    """
-
-    step: str
-    attempt: int
-    number: int
-    stream: str
-    text: str
-    source: Literal["file", "log", "context"]

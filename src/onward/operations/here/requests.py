@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from onward.engine.control.retention import COLLECTABLE, FINAL
 from onward.errors import InvalidInput
-from onward.model.events import STDERR, STDOUT
-from onward.operations.requests import Request
+from onward.operations.requests import ReadPrinted, Request
 
 
 class WriteFiles(Request, frozen=True, kw_only=True):
@@ -19,22 +18,10 @@ class WriteReceipts(WriteFiles, frozen=True, kw_only=True):
     """Write the files of a run, and make its receipts agree with the log."""
 
 
-class ReadLogs(Request, frozen=True, kw_only=True):
-    """What the steps of a run printed: all of them, or the `step` (its id, or a node for all its visits).
+class ReadLogs(ReadPrinted, frozen=True, kw_only=True):
+    """What the steps of a run printed, all of it; with `follow`, also what is printed until it stops."""
 
-    `streams`: only these, of `stdout` and `stderr`. With `follow`, also what is printed until the run stops.
-    """
-
-    run: str
-    step: str | None = None
-    attempt: int | None = None
-    streams: tuple[str, ...] = ()
     follow: bool = False
-
-    def __post_init__(self) -> None:
-        for stream in self.streams:
-            if stream not in (STDOUT, STDERR):
-                raise InvalidInput(f"{stream!r} is not a stream; choose {STDOUT} or {STDERR}.")
 
 
 class CollectRuns(Request, frozen=True, kw_only=True):

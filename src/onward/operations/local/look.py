@@ -309,6 +309,19 @@ class LocalLook(msgspec.Struct, frozen=True):
         artifact = kept[request.id]
         return view_content(request.id, artifact, await self.store.blobs.find(artifact.hash))
 
+    async def list_receipts(self, request: requests.ListReceipts) -> step_shapes.ReceiptList:
+        """The receipts in the run's directory on this machine."""
+        from onward.operations.here.directories import receipts_here
+
+        folded = await self._load(request.run)
+        return await receipts_here(self.store, self.sources(), self.leftovers().runs, folded.run)
+
+    async def read_printed(self, request: requests.ReadPrinted) -> step_shapes.PrintedShown:
+        """The end of what the run printed, from its directory on this machine."""
+        from onward.operations.here.directories import printed_here
+
+        return await printed_here(self.store, self.leftovers().runs, request)
+
     async def draw_run(self, request: requests.DrawRun) -> step_shapes.Drawing:
         """The graph of the run's pipeline, with what happened in it."""
 

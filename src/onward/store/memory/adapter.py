@@ -22,6 +22,7 @@ from onward.store.memory.retention import (
 )
 from onward.store.memory.runs import MemoryGates, MemoryMeasures, MemoryOutbox, MemoryRuns
 from onward.store.memory.state import MemoryEffects, MemoryLeases, MemoryOwnership, MemoryWorkers, State
+from onward.store.owner import IN_MEMORY
 from onward.store.port.store import Unwatch
 
 
@@ -36,7 +37,7 @@ class MemoryDatabase(State):
     def connect(self, lease_s: float | None = None) -> MemoryStore:
         """A new process at this database."""
         self._processes += 1
-        return MemoryStore(self, f"{self._processes}@memory/{self._processes}", lease_s)
+        return MemoryStore(self, f"{self._processes}@{IN_MEMORY}/{self._processes}", lease_s)
 
 
 class MemoryStore:
