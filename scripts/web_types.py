@@ -1,4 +1,4 @@
-"""Write `web/src/api/types.ts`: every reply of Onward as a TypeScript type.
+"""Write `web/src/api/types.ts`: every reply of Onward, and every kind of event, as a TypeScript type.
 
 It is made from the same schemas as the OpenAPI document, so that page and server agree; `make docs` writes
 it, and `make docs --check` fails when it is out of date.
@@ -14,6 +14,7 @@ from typing import Any, is_typeddict
 
 import msgspec
 
+from onward.read.event_schemas import event_schemas
 from onward.replies import chats, database, runs, steps
 
 PAGE = Path(__file__).parent.parent / "web/src/api/types.ts"
@@ -29,6 +30,7 @@ def web_types() -> str:
     """The file: one exported type for each reply, by name."""
     found = [shape for module in MODULES for shape in shapes(module)]
     _, components = msgspec.json.schema_components(found, ref_template="#/{name}")
+    components |= event_schemas("#/{name}")
     return HEAD + "".join(_declared(name, components[name]) for name in sorted(components))
 
 
@@ -42,6 +44,8 @@ def shapes(module: Any) -> Iterator[type]:
 def _declared(name: str, schema: Schema) -> str:
     text = str(schema.get("description", "")).strip().split("\n\n")[0].replace("\n", " ")
     note = f"/** {re.sub(r' +', ' ', text)} */\n" if text else ""
+    if "oneOf" in schema:
+        return f"\n{note}export type {name} = {_type(schema)}\n"
     required = set(schema.get("required", ()))
     fields = "".join(
         f"  {_key(key)}{'' if key in required else '?'}: {_type(value)}\n"
@@ -60,6 +64,8 @@ def _type(schema: Schema) -> str:
             return str(ref).rsplit("/", 1)[-1]
         case {"anyOf": some} | {"oneOf": some}:
             return " | ".join(dict.fromkeys(_type(one) for one in some))
+        case {"const": value}:
+            return msgspec.json.encode(value).decode()
         case {"enum": values}:
             return " | ".join(msgspec.json.encode(value).decode() for value in values)
         case {"type": "array", "items": items}:

@@ -8,9 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from onward.errors import Refused
+from onward.read.event_schemas import event_schemas
+from onward.read.view import view_event
 from onward.store.port.runs import GateQuery, RunQuery
 from tests.cli.shell import Shell
 from tests.golden.conftest import Restore
@@ -64,6 +67,19 @@ def test_every_command_that_looks_can_show_them(shell: Shell, kind: str, runs: d
 def _as_seen(status: str) -> str:
     """A run that a dead process holds is shown as what the next look for lost runs makes of it."""
     return "interrupted" if status == "running" else status
+
+
+async def test_every_event_is_what_its_type_says(process: Process, runs: dict[str, Any]) -> None:
+    """The types are those of the description of the HTTP API."""
+    validator = jsonschema_rs.validator_for(
+        {"$ref": "#/$defs/EventShown", "$defs": event_schemas("#/$defs/{name}")}
+    )
+    kinds = set[str]()
+    for run_id in runs:
+        for record in await process.log(run_id):
+            kinds.add(record.kind)
+            assert [error.message for error in validator.iter_errors(view_event(record))] == []
+    assert len(kinds) > 20
 
 
 async def test_what_is_over_cannot_be_resumed(process: Process, runs: dict[str, Any]) -> None:

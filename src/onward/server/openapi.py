@@ -13,6 +13,8 @@ from typing import Any, NotRequired, TypedDict
 import msgspec
 
 from onward.operations.http import LIMIT, LIMIT_MAX, ROUTES, Route
+from onward.read.event_schemas import SHOWN, event_schemas
+from onward.replies.steps import EventShown
 from onward.server.api import PAGES, ApiPlace
 from onward.version import VERSION
 
@@ -51,10 +53,12 @@ def described() -> dict[str, Any]:
     for place in places:
         types += [place.route.reply, place.query, *([place.body] if place.body else [])]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
+    components |= event_schemas(REF)
     of = iter(schemas[1:])
     paths: dict[str, dict[str, Any]] = {}
     for place in places:
         route, reply, query = place.route, next(of), next(of)
+        reply = {"$ref": REF.format(name=SHOWN)} if route.reply == EventShown else reply
         body = next(of) if place.body else None
         parameters = [*_in_path(route), *_in_query(query, components, route), *_in_headers(route)]
         about: dict[str, Any] = {
@@ -177,7 +181,8 @@ def _type_section(name: str, schema: dict[str, Any]) -> str:
         for field, kind in schema.get("properties", {}).items()
     )
     says = escape(schema.get("description", ""))
-    return f'<h3 id="{escape(name)}">{escape(name)}</h3><p>{says}</p><ul>{fields}</ul>'
+    some = f"<p>{_shown(schema)}</p>" if "oneOf" in schema else ""
+    return f'<h3 id="{escape(name)}">{escape(name)}</h3><p>{says}</p>{some}<ul>{fields}</ul>'
 
 
 def _shown(schema: dict[str, Any]) -> str:
@@ -185,8 +190,10 @@ def _shown(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f'<a href="#{name}">{name}</a>'
-    if "anyOf" in schema:
-        return " or ".join(map(_shown, schema["anyOf"]))
+    if some := schema.get("anyOf") or schema.get("oneOf"):
+        return " or ".join(map(_shown, some))
+    if "const" in schema:
+        return f"<code>{escape(str(schema['const']))}</code>"
     if "enum" in schema:
         return "one of " + ", ".join(f"<code>{escape(str(one))}</code>" for one in schema["enum"])
     if schema.get("type") == "array":
