@@ -36,6 +36,7 @@ from onward.store.codec import unseal
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.log import StoredEvent
 from onward.store.port.store import Store
+from onward.store.postgres.leases import PostgresWorkers
 from onward.testing.clock import ManualClock, SeededDice, SeededIds
 from onward.workspace.port import Trees
 from tests.conformance.faults import FaultyStore
@@ -177,8 +178,10 @@ class World:
         return Process(self, faulty, engine, agent, clock)
 
     async def bury(self, store: Store) -> None:
-        """Let a process be dead for all the others."""
+        """Let a process be dead for all the others. It has no time to say that it leaves."""
         self._stores.remove(store)
+        if isinstance(store.workers, PostgresWorkers):
+            store.workers._ownership.is_registered = False
         await store.close()
 
     async def close(self) -> None:

@@ -15,6 +15,7 @@ from onward.engine.control.requests import StartRequest
 from onward.engine.stop import StopSwitch
 from onward.model.gate import Answer, Verdict
 from onward.model.result import Result
+from onward.model.row import Offer
 from onward.model.run import RunStatus
 from onward.operations.local.look import LocalLook
 from onward.operations.requests import GetRun, ShowRun
@@ -57,10 +58,12 @@ def banner(shown: RunState) -> BannerShown:
     return found
 
 
-async def died_in(world: World, node: str) -> Process:
+async def died_in(world: World, node: str, *, is_server: bool = False) -> Process:
     """Another process than the one that died in this step, behind an answered one."""
     rule = ScriptRule(contains=node, times=1, reply=ScriptedReply(text="cut"))
     first = await at(world, model(rule), wrap=partial(FaultyStore, fault=Fault.DIE_BEFORE, at=9))
+    if is_server:
+        await first.store.store.workers.register(Offer(("codergen",)))
     with contextlib.suppress(Died):
         await first.start(line("a", "b", "c"))
     await first.die()
@@ -139,7 +142,7 @@ async def test_a_step_that_was_cut_off_is_interrupted_and_starts_again(world: Wo
 
 
 async def test_a_server_that_restarted_says_so(world: World) -> None:
-    process = await died_in(world, "b")
+    process = await died_in(world, "b", is_server=True)
     await process.engine.recover()
     shown = await state(process)
     assert banner(shown)["title"] == "Server restarted. Pipeline interrupted."

@@ -144,7 +144,7 @@ async def interrupted(maker: Maker) -> None:
 async def _swept(maker: Maker, run_id: str, *, is_restart: bool = False) -> None:
     """Take one run from its dead owner; those of other stories stay held."""
     process = await maker.process()
-    await process.engine._sweeper._take(run_id, is_restart)
+    await process.engine._sweeper._take(run_id, is_restart=is_restart)
 
 
 async def waiting(maker: Maker) -> None:

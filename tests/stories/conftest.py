@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.web.conftest import any_shell, browser, site, windows
+import pytest
+
+from tests.cli.shell import Shell
+from tests.web.conftest import browser, site, windows
 from tests.worker.conftest import shell, turnstile
 
-__all__ = ["any_shell", "browser", "shell", "site", "turnstile", "windows"]
+__all__ = ["browser", "shell", "site", "turnstile", "windows"]
+
+
+@pytest.fixture
+def any_shell(shell: Shell) -> Shell:
+    """The shell of the story: its server and its commands are at one database."""
+    return shell

@@ -82,6 +82,37 @@ def test_a_process_that_died_is_said_and_a_retry_from_scratch_is_another_run(
     assert not one.page.url.endswith("/solo")
 
 
+def test_a_server_that_starts_does_not_say_that_it_restarted_where_a_command_died(
+    site: Site, shell: Shell, windows: Windows, turnstile: Turnstile
+) -> None:
+    """It says whose process died; document 004's own paths keep their one sentence for both."""
+    shell.write("line.dot", pipeline(("one", shell.noting(turnstile.command))))
+    alone = shell.start("run", "line.dot", "--run-id", "solo")
+    turnstile.arrival()
+    site.server.kill()
+    alone.process.kill()
+    alone.end()
+    site.restart()
+    found = site.server.get("/api/runs/solo")
+    died = f"process {alone.process.pid} on "
+    assert (found["status"], found["reason"]) == ("interrupted", "crash")
+    assert found["detail"].startswith(died)
+    assert f"run solo: interrupted ({died}" in site.server.told
+    assert site.server.get("/api/workflows/solo")["failure_reason"] == (
+        "Server restarted while workflow was running"
+    )
+    one = opened(site, windows, "solo")
+    shows(
+        one,
+        r"^Process died\. Pipeline interrupted\.$",
+        "interrupted",
+        "Resume",
+        "Retry from scratch",
+        "Dismiss",
+    )
+    expect(card(one.page)).to_contain_text(f"Process {alone.process.pid} on ")
+
+
 def test_a_paused_run_is_slate_and_says_by_whom(
     site: Site, shell: Shell, windows: Windows, turnstile: Turnstile
 ) -> None:

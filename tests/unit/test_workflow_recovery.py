@@ -18,6 +18,7 @@ from onward.engine.control.requests import StartRequest
 from onward.errors import OnwardError, Refused
 from onward.machine.lifecycle import RUN
 from onward.model.events import RunClaimed, RunInterrupted, RunResumed
+from onward.model.row import Offer
 from onward.model.run import Run, RunStatus
 from onward.store.port.log import Loaded, RunLog
 from tests.conformance.faults import Around, FaultyStore
@@ -31,9 +32,10 @@ GATE = """digraph gate {
 
 
 async def interrupted(world: World, run_id: str = "run", **start: Any) -> Process:
-    """A run whose process died inside its second step, and another process that starts up."""
+    """A run whose server died inside its second step, and another process that starts up."""
     door = Doorway()
     dying = await world.process({"b": [door]})
+    await dying.store.workers.register(Offer(("codergen",)))
     running = asyncio.create_task(dying.start(line("a", "b", "c"), run_id, **start))
     await door.entered()
     await dying.die()

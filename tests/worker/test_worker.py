@@ -15,6 +15,7 @@ from onward.errors import LeaseLost
 from onward.handlers.port import StepContext
 from onward.machine.plan.planner import DRAIN
 from onward.model.result import Result
+from onward.model.row import Offer
 from onward.model.run import RunStatus
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.runs import Listed, Runs
@@ -152,6 +153,7 @@ async def test_a_run_that_asks_to_be_interrupted_is_not_taken_over(world: World)
     """Document 004: the user decides; the sweep says what happened and the run can be resumed."""
     door = Doorway()
     dying = await real(world, {"a": [door]})
+    await dying.store.workers.register(Offer(("codergen",)))
     running = asyncio.create_task(dying.start(line("a")))
     await door.entered()
     await dying.die()

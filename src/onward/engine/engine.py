@@ -240,9 +240,9 @@ class Engine:
 
     # -- looking after runs --------------------------------------------------------------------------
 
-    async def sweep(self, *, is_restart: bool = False) -> SweepResult:
+    async def sweep(self) -> SweepResult:
         """Look at every held run once; stop or requeue those whose holder is dead, as their policies say."""
-        return await self._sweeper.sweep(is_restart=is_restart)
+        return await self._sweeper.sweep()
 
     async def recover(self) -> SweepResult:
         """A server's first sweep: it also reports which questions are still open, and logs what it found."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Container, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -230,8 +230,11 @@ class Sweeper:
         self._runs, self._gates, self._workers, self._claims = runs, gates, workers, claims
         self._logged: dict[str, str] = {}
 
-    async def sweep(self, *, is_restart: bool = False) -> SweepResult:
-        """Look at every held run once; stop or requeue those whose holder is dead, as their policies say."""
+    async def sweep(self, *, restarted: Container[str] = ()) -> SweepResult:
+        """Look at every held run once; stop or requeue those whose holder is dead, as their policies say.
+
+        `restarted` are the owners whose end is a restart, and not a crash.
+        """
         stopped: list[Run] = []
         requeued: list[Run] = []
         broken: list[tuple[str, str]] = []
@@ -240,7 +243,7 @@ class Sweeper:
             if holder is None or self._claims.is_alive(listed.row.id, holder):
                 continue
             try:
-                found = await self._take(listed.row.id, is_restart)
+                found = await self._take(listed.row.id, is_restart=holder.owner in restarted)
             except Exception as error:  # of any kind: the others are looked at all the same
                 self._log_once(listed.row.id, f"could not be recovered: {error}")
                 broken.append((listed.row.id, str(error)))
@@ -251,8 +254,13 @@ class Sweeper:
         return SweepResult(tuple(stopped), tuple(requeued), tuple(broken))
 
     async def recover(self) -> SweepResult:
-        """A server's first sweep: it also reports which questions are still open, and logs what it found."""
-        swept = await self.sweep(is_restart=True)
+        """A server's first sweep: it also reports which questions are still open, and logs what it found.
+
+        A run that a server or worker held is found because a server restarted. Any other process was a
+        command or a program, which did not restart, but died.
+        """
+        servers = frozenset(one.owner for one in await self._workers.read())
+        swept = await self.sweep(restarted=servers)
         await self._workers.tidy()
         found = replace(swept, asking=_asking(await self._gates.open(GateQuery(limit=GATES_MAX))))
         _report(found)
@@ -264,7 +272,7 @@ class Sweeper:
             recovery_log.error("run %s %s", run_id, what, extra={"run": run_id})
             self._logged[run_id] = what
 
-    async def _take(self, run_id: str, is_restart: bool) -> Run | None:
+    async def _take(self, run_id: str, *, is_restart: bool) -> Run | None:
         reply = await self._claims.request(run_id, partial(decide_loss, is_restart=is_restart))
         return reply.folded.run if reply.events else None
 

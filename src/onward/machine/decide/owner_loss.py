@@ -27,7 +27,7 @@ BACK_OFF_S_FIRST, BACK_OFF_S_MAX = 1.0, 60.0
 def decide_loss(run: Run, holder_view: HolderView, *, is_restart: bool = False) -> tuple[ev.Event, ...]:
     """Take over a run whose holder is dead and stop it as its policy says; nothing if it is alive.
 
-    `is_restart`: this is the first look of a server, which means that it was restarted.
+    `is_restart`: the holder was a server, and this is the first look of the next one.
     """
     if run.status is not RunStatus.RUNNING or holder_view.is_alive:
         return ()
