@@ -1,7 +1,18 @@
 /** Every request of the page: JSON over fetch, problems as exceptions, a key for each change. */
 
-import type { ChatPage, Drawing, EventShown, Me, RunList, RunPage, RunState } from './shapes'
+import type { ChatPage, Drawing, RunList, RunPage, RunState } from './types'
 import type * as T from './types'
+
+/** Who is signed in, and at what server. */
+export interface Me {
+  name: string
+  roles: string[]
+  version: string
+  database: string
+}
+
+/** One event: `seq`, `kind` and `at`, then its own fields. */
+export type EventShown = Record<string, unknown>
 
 /** The base path of the server, without a slash at its end. */
 export const BASE = (document.querySelector<HTMLMetaElement>('meta[name="onward-base"]')?.content ?? '/').replace(/\/+$/, '')

@@ -4,8 +4,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useLayoutEffect, useMemo, useState } from 'react'
 import { Link, useLocation } from 'wouter'
 import { listChats, showChat } from '../api/client'
-import type { ChatPage, ChatRun } from '../api/shapes'
-import type { ChatListed } from '../api/types'
+import type { ChatListed, ChatPage, ChatRunShown } from '../api/types'
 import { BannerSlot } from '../parts/BannerSlot'
 import { Composer } from '../parts/Composer'
 import { Following } from '../parts/Following'
@@ -131,9 +130,9 @@ function Open({ chat, chats }: { chat: string; chats: readonly ChatListed[] }) {
 }
 
 /** The banner is that of the newest run that is not dismissed. */
-const bannerRun = (page: ChatPage): ChatRun => page.runs.find((run) => !run.is_dismissed) ?? page.runs[0]!
+const bannerRun = (page: ChatPage): ChatRunShown => page.runs.find((run) => !run.is_dismissed) ?? page.runs[0]!
 
-function Strip({ run, onOpen }: { run: ChatRun; onOpen: () => void }) {
+function Strip({ run, onOpen }: { run: ChatRunShown; onOpen: () => void }) {
   const done = run.planned_agents.length - run.agents_left.length
   return (
     <button type="button" className="strip" onClick={onOpen}>

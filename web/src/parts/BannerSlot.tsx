@@ -3,8 +3,7 @@
 import { useState, type ReactNode } from 'react'
 import { useLocation } from 'wouter'
 import { cancelWorkflow, dismissRun, forkRun, newKey, resumeWorkflow, sendMessage } from '../api/client'
-import type { Banner as BannerShown, RunState } from '../api/shapes'
-import type { MessageSent } from '../api/types'
+import type { BannerShown, MessageSent, RunState } from '../api/types'
 import { runAddress } from '../state/address'
 import { useOffline } from '../state/live'
 import { useRole } from '../state/me'
@@ -16,7 +15,7 @@ import { LimitsPanel } from './LimitsPanel'
 import { StatusGlyph } from './Status'
 import { Countdown } from './Time'
 
-const TONES = { amber: 'interrupted', red: 'failed', slate: 'paused' } as const
+const TONES: Record<string, 'interrupted' | 'failed' | 'paused'> = { amber: 'interrupted', red: 'failed', slate: 'paused' }
 /** The actions of a step in doubt: none is suggested before another. */
 const CHOICES: Record<string, string> = { retry: 'Retry', skip: 'Skip', continue: 'Continue', abort: 'Abort' }
 
@@ -58,7 +57,7 @@ function Slot({ banner, run, startOpen }: { banner: BannerShown; run: RunState &
     : banner.title
   return (
     <Banner
-      tone={TONES[banner.colour]} title={title} line={banner.line}
+      tone={TONES[banner.colour] ?? 'interrupted'} title={title} line={banner.line}
       panel={isLimit && open && <LimitsPanel run={run} stop={banner.limit} onSaved={(room) => setSaved({ said, hasRoom: room })} />}
     >
       {may && banner.actions.map((action) => {

@@ -3,7 +3,7 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { cancelMany, Problem, resumeMany, type ManyResults } from '../api/client'
-import type { RunListed } from '../api/shapes'
+import type { RunListed } from '../api/types'
 import { useOffline } from '../state/live'
 import { useRole } from '../state/me'
 import { counted } from '../words/money'

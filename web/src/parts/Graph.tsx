@@ -1,7 +1,7 @@
 /** The pipeline as the server laid it out, with the run in it. Nodes are buttons. */
 
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react'
-import type { Geometry } from '../api/shapes'
+import type { Geometry } from '../api/types'
 import { tone } from '../words/status'
 import { Icon } from './Icon'
 

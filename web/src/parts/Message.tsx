@@ -1,7 +1,7 @@
 /** One message: who says it, how it stands, and its parts. */
 
 import { memo } from 'react'
-import type { TimelineRow } from '../api/shapes'
+import type { TimelineRow } from '../api/types'
 import type { Said } from '../state/apply'
 import { whole } from '../words/money'
 import { span } from '../words/durations'

@@ -3,7 +3,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link } from 'wouter'
 import { listLimits } from '../api/client'
-import type { ChatPage, ChatRun } from '../api/shapes'
+import type { ChatPage, ChatRunShown } from '../api/types'
 import { runAddress } from '../state/address'
 import { keys } from '../state/keys'
 import { money, whole } from '../words/money'
@@ -19,7 +19,7 @@ interface Line {
 }
 
 /** Planned agents in their order; what else the run did or does is between them. */
-function lines(run: ChatRun): Line[] {
+function lines(run: ChatRunShown): Line[] {
   const ticks = run.ticks.filter((tick) => !['start', 'exit'].includes(tick.step))
   const agents = new Set(run.planned_agents)
   const seen = new Set<string>()
@@ -45,7 +45,7 @@ function lines(run: ChatRun): Line[] {
   return ranked.sort((a, b) => a.at - b.at).map(({ line }) => line)
 }
 
-export function Plan({ page, run, onClose }: { page: ChatPage; run: ChatRun; onClose: () => void }) {
+export function Plan({ page, run, onClose }: { page: ChatPage; run: ChatRunShown; onClose: () => void }) {
   const limits = useQuery({ queryKey: keys.limits, queryFn: ({ signal }) => listLimits(signal) }).data
   const scope = limits?.scopes.find((one) => one.scope === `chat/${page.chat}`)
   const base = limits?.scopes.find((one) => one.scope === 'chat')

@@ -1,8 +1,7 @@
 /** Everything about one step: what was said, asked and answered, what changed, and what it left. */
 
 import { keepPreviousData, useQuery } from '@tanstack/react-query'
-import type { RunPage, TimelineRow } from '../api/shapes'
-import type { StepPage } from '../api/types'
+import type { RunPage, StepPage, TimelineRow } from '../api/types'
 import { artifactAddress, showStep } from '../api/client'
 import { useParams } from '../state/address'
 import { keys } from '../state/keys'

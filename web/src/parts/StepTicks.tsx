@@ -1,9 +1,9 @@
 /** The steps of a run as ticks along its path; in words "8 of 14 steps". */
 
-import type { Tick } from '../api/shapes'
+import type { TickShown } from '../api/types'
 import { tickClass } from '../words/status'
 
-export function StepTicks({ ticks, finished, planned, over = false }: { ticks: readonly Tick[]; finished: number; planned: number; over?: boolean }) {
+export function StepTicks({ ticks, finished, planned, over = false }: { ticks: readonly TickShown[]; finished: number; planned: number; over?: boolean }) {
   const all = Math.max(planned, finished, ticks.length)
   return (
     <>

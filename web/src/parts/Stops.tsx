@@ -1,13 +1,13 @@
 /** Why the run stopped, each time: for how long, what was kept, who resumed it. */
 
-import type { Stop } from '../api/shapes'
+import type { StopShown } from '../api/types'
 import { span } from '../words/durations'
 import { counted } from '../words/money'
 import { stopTone } from '../words/status'
 import { StatusGlyph } from './Status'
 import { TimeOfDay } from './Time'
 
-export function Stops({ stops, again }: { stops: readonly Stop[]; again: number }) {
+export function Stops({ stops, again }: { stops: readonly StopShown[]; again: number }) {
   if (!stops.length) return null
   return (
     <section className="stops" aria-label="Stops">

@@ -2,7 +2,7 @@
 
 import { useVirtualizer } from '@tanstack/react-virtual'
 import { useLayoutEffect, useMemo, useRef, useState, type RefObject } from 'react'
-import type { RunPage, Stop, TimelineRow } from '../api/shapes'
+import type { RunPage, StopShown, TimelineRow } from '../api/types'
 import { clock, span } from '../words/durations'
 import { scaleOf, type Scale, type Span } from '../words/scale'
 import { reasonWord, stopTone, tone } from '../words/status'
@@ -45,14 +45,14 @@ function arrange(page: RunPage, picked: string | null, gateNodes: ReadonlySet<st
 const start = (row: TimelineRow) => (row.began_at ? Date.parse(row.began_at) : null)
 
 /** When a row ended; an open one lasts until now, one that failed or was cut off until the stop after it. */
-function end(row: TimelineRow, stops: readonly Stop[], now: number): number {
+function end(row: TimelineRow, stops: readonly StopShown[], now: number): number {
   if (row.ended_at) return Date.parse(row.ended_at)
   const from = start(row) ?? now
   const stop = stops.find((one) => Date.parse(one.at) >= from)
   return row.state !== 'open' && row.state !== 'waiting' && stop ? Date.parse(stop.at) : now
 }
 
-function spans(shown: Shown, stops: readonly Stop[], now: number): { from: number; to: number; state: string }[] {
+function spans(shown: Shown, stops: readonly StopShown[], now: number): { from: number; to: number; state: string }[] {
   const rows = shown.attempts.length ? shown.attempts : [shown.row]
   return rows.flatMap((row) => {
     const from = start(row)
@@ -144,7 +144,7 @@ function Row({ shown, isPicked, isParent, onPick, scale, stops, now }: {
   isParent: boolean
   onPick: (step: string | null) => void
   scale: Scale
-  stops: readonly Stop[]
+  stops: readonly StopShown[]
   now: number
 }) {
   const { row, depth, isGate } = shown
@@ -190,7 +190,7 @@ function shortCall(label: string): string {
   return value ? `${label.slice(0, at)} ${value}` : label
 }
 
-function Bands({ scale, stops, isHigh }: { scale: Scale; stops: readonly Stop[]; isHigh: boolean }) {
+function Bands({ scale, stops, isHigh }: { scale: Scale; stops: readonly StopShown[]; isHigh: boolean }) {
   return (
     <div className="bands" aria-hidden="true">
       {scale.bands.map((band, at) => {

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest'
-import type { Geometry, RunListed, RunPage, TimelineRow } from '../api/shapes'
-import type { GateListed, MessagePiece } from '../api/types'
+import type { GateListed, Geometry, MessagePiece, RunListed, RunPage, TimelineRow } from '../api/types'
 import { applyEvents, applyGate, applyPieces, applyRow, applyState, applyTimeline, conversationOf, SILENCE } from './apply'
 
 const piece = (position: number, kind: string, text = '', more: Partial<MessagePiece> = {}): MessagePiece => ({

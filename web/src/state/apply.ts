@@ -2,8 +2,8 @@
  *
  * Nothing is folded here: the server says how a run stands, and the page only puts it in its place. */
 
-import type { EventShown, Geometry, RunList, RunListed, RunPage, TimelineRow } from '../api/shapes'
-import type { GateListed, MessagePiece, MessageShown } from '../api/types'
+import type { EventShown } from '../api/client'
+import type { GateListed, Geometry, MessagePiece, MessageShown, RunList, RunListed, RunPage, TimelineRow } from '../api/types'
 
 /** One message of a conversation, as far as it is known. */
 export interface Said {

@@ -2,9 +2,9 @@
 
 import { QueryClient, useQueryClient, type InfiniteData } from '@tanstack/react-query'
 import { createContext, useContext, useEffect, useMemo, useRef, useState, type ReactNode } from 'react'
-import type { ChatPage, EventShown, RunList, RunListed, RunPage } from '../api/shapes'
+import type { EventShown } from '../api/client'
+import type { ChatPage, GateList, MessagePiece, RunList, RunListed, RunPage } from '../api/types'
 import { Stream, type Connection, type Frame } from '../api/stream'
-import type { GateList, MessagePiece } from '../api/types'
 import { applyEvents, applyGate, applyPieces, applyRow, applyState, type Conversation, type GateFrame, type StateData } from './apply'
 import { keys } from './keys'
 

@@ -1,8 +1,7 @@
 /** Who is signed in, and what they may do. */
 
 import { useQuery } from '@tanstack/react-query'
-import { getMe, Problem } from '../api/client'
-import type { Me } from '../api/shapes'
+import { getMe, type Me, Problem } from '../api/client'
 import { keys } from './keys'
 
 export type Role = 'viewer' | 'operator' | 'approver' | 'admin'

@@ -2,7 +2,7 @@
 
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { readEvents, readMessages } from '../api/client'
-import type { EventShown } from '../api/shapes'
+import type { EventShown } from '../api/client'
 import { applyEvents, applyPieces, SILENCE, type Conversation } from './apply'
 import { keys } from './keys'
 
