@@ -6,7 +6,8 @@ import pytest
 
 from onward.errors import Refused
 from onward.machine.definition import AGENT_VISITS, MAX_VISITS
-from onward.model.events import Event, GoalRedirected, StepStatus
+from onward.machine.plan.branch import visited_too_often
+from onward.model.events import Event, GoalRedirected, RunInterrupted, StepStatus
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from tests.machine.play import NO_ONE, Play
@@ -30,6 +31,7 @@ def test_a_node_is_visited_no_more_often_than_the_graph_allows() -> None:
     assert play.run.reason == "pipeline_error"
 
 
+FAN, JOIN = "shape=component", "shape=tripleoctagon"
 ENDLESS = 'a [prompt=x%s]; %s start -> a; a -> a; a -> exit [condition="outcome=fail"]'
 
 
@@ -54,6 +56,27 @@ def test_a_node_that_asks_a_model_is_visited_25_times_until_a_person_allows_more
     assert (play.run.reason, play.refolded()) == ("limit", play.run)
     play.resume(NO_ONE, from_node="exit")
     assert play.run.status is RunStatus.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("branch", "asks"),
+    [
+        ("f -> a -> j; a [prompt=x]", True),
+        (f"f -> g; g -> a; a -> k; k -> j; g [{FAN}]; k [{JOIN}]; a [prompt=x]", True),
+        ("f -> a -> j; a [prompt=x, max_visits=40]", False),
+        ("f -> a -> j; a [type=tool]", False),
+    ],
+)
+def test_a_fan_out_whose_branches_ask_a_model_may_be_visited_as_often_as_a_node_that_does(
+    branch: str, asks: bool
+) -> None:
+    """What is in its branches is there for the first time at each of its visits."""
+    nodes = f"f [{FAN}]; j [{JOIN}]; b [type=tool]; start -> f -> b -> j; j -> f; "
+    play = Play(f'{nodes} {branch}; j -> exit [condition="outcome=fail"]')
+    node = play.definition.graph.nodes["f"]
+    assert visited_too_often(play.definition, play.run, node, AGENT_VISITS - 1) is None
+    stop = visited_too_often(play.definition, play.run, node, AGENT_VISITS)
+    assert isinstance(stop, RunInterrupted) is asks
 
 
 @pytest.mark.parametrize(

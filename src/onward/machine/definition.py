@@ -13,7 +13,7 @@ import msgspec
 
 from onward.model.events import Transition
 from onward.model.run import Simulation
-from onward.pipeline.branches import FAN_IN, PARALLEL, joins
+from onward.pipeline.branches import FAN_IN, PARALLEL, branches_of, joins
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node
 from onward.pipeline.purpose import is_about_messages
 from onward.pipeline.rules.attributes import FILE_MODES
@@ -87,6 +87,23 @@ class Definition:
         """How often the pipeline says that the node may be visited; the node's own word counts first."""
         own = node.count("max_visits")
         return self.graph.count("max_visits") if own is None else own
+
+    @cached_property
+    def asking(self) -> frozenset[str]:
+        """The nodes that ask a model and do not say how often, and the fan-outs with such a node in a branch.
+
+        A loop around a fan-out counts as visits of the fan-out; each visit begins its branches anew.
+        """
+        nodes = self.graph.nodes.values()
+        found = {
+            node.id for node in nodes if self.kind(node.id) == AGENT and self.written_visits(node) is None
+        }
+        branches = branches_of(self.graph) if found and self.joins else None
+        size = 0
+        while branches is not None and len(found) > size:  # a fan-out may be in a branch of another
+            size = len(found)
+            found |= {name for name, branch in branches.of_fan_outs.items() if found & branch.before.keys()}
+        return frozenset(found)
 
     @cached_property
     def goal_gates(self) -> frozenset[str]:

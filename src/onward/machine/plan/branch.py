@@ -143,11 +143,12 @@ def _enter(definition: Definition, run: Run, branch_id: str, node: Node, visits:
 def visited_too_often(definition: Definition, run: Run, node: Node, visits: int) -> ev.Event | None:
     """The stop of a run that may not visit the node once more; None if it may.
 
-    What the pipeline says is a rule of it, and the run fails. Where it says nothing, a node that asks a model
-    has a ceiling of the run's own, which a person may raise; nothing is asked in a simulation.
+    What the pipeline says is a rule of it, and the run fails. Where it says nothing, a node that asks a
+    model, or has such a node in a branch, has a ceiling of the run's own, which a person may raise; nothing
+    is asked in a simulation.
     """
     written = definition.written_visits(node)
-    is_own = written is None and run.simulation is None and definition.kind(node.id) == AGENT
+    is_own = written is None and run.simulation is None and node.id in definition.asking
     ceiling = AGENT_VISITS if is_own else definition.max_visits if written is None else written
     if visits < max(ceiling, run.max_visits):
         return None
