@@ -22,7 +22,7 @@ def command_page(generated: str) -> str:
         "`onward COMMAND --help` says the same in the terminal. Before or after every command: `--db`,",
         "`--json`, `--app`, `--runs`, `--files` ([configuration](configuration.md)). What `--json` prints:",
         "[JSON](json.md). With `--server URL` (`ONWARD_SERVER`) or `--profile NAME`, commands that look at",
-        "runs or decide about them ask a server instead of a database.",
+        "runs or decide about them, and `submit`, ask a server instead of a database.",
         *("", "| command | what it does |", "|---|---|"),
         *(f"| [`{name}`](#onward-{name}) | {says} |" for name, _, says in COMMANDS),
     ]

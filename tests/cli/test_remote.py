@@ -85,6 +85,34 @@ def _plain(text: str) -> object:
 
 
 @pytest.mark.slow
+def test_a_run_is_submitted_to_a_server_as_to_the_database(shell: Shell) -> None:
+    shell.write("gate.dot", "digraph gate { start [shape=Mdiamond]; exit [shape=Msquare]; start -> exit }")
+    with serving(shell, "--no-worker") as server:
+        server.add("held", SOURCE.format(command="echo $topic"))
+        words = (
+            "submit",
+            "held",
+            "--run-id",
+            "one",
+            "--set",
+            "topic=tea",
+            "--tag",
+            "nightly",
+            "--priority",
+            "3",
+        )
+        done = shell(*at(server, *words))
+        assert (done.code, done.out.splitlines()[0]) == (0, "run one: held is queued")
+        run = shell("show", "one", "--json").json
+        assert (run["context"]["topic"], run["tags"], run["on_owner_loss"]) == ("tea", ["nightly"], "requeue")
+        file = shell(*at(server, "submit", "gate.dot"))
+        assert (file.code, "onward pipelines add gate.dot" in file.err) == (2, True)
+        many = shell(*at(server, "submit", "held", "--from-jsonl", "-"))
+        assert many.code == 2
+        assert "--from-jsonl cannot be sent to a server" in many.err
+
+
+@pytest.mark.slow
 def test_a_message_is_sent_and_followed_through_a_server(shell: Shell) -> None:
     shell.environment |= {"ONWARD_CHATS": ""}
     with serving(shell) as server:

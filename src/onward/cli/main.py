@@ -91,6 +91,7 @@ WITHOUT_DATABASE = ("init", "validate")
 ASK_SERVERS = frozenset(
     {
         *("status", "show", "events", "messages", "calls", "checkpoints", "logs", "chat", "chats"),
+        "submit",
         *("resume", "retry", "skip", "abort", "answer", "pause", "cancel", "steer", "dismiss"),
     }
 )

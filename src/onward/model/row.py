@@ -307,6 +307,10 @@ class RegisteredWorker(msgspec.Struct, frozen=True):
         )
 
 
+AGENTS = "codergen"
+"""The handler of agent steps, which a process has as soon as one provider of models is set up."""
+
+
 class WaitingFor(msgspec.Struct, frozen=True):
     """What a queued run waits for: a worker at all, handlers, or a directory. `workers` is how many live.
 
@@ -333,6 +337,8 @@ class WaitingFor(msgspec.Struct, frozen=True):
         names = ", ".join(map(repr, self.handlers))
         if self.is_split:
             return f"no live worker has all of the handlers {names}"
+        if self.handlers == (AGENTS,):
+            return "no live worker has a model provider, which the agent steps need: set its key there"
         return f"no live worker has the handler{'' if len(self.handlers) == 1 else 's'} {names}"
 
 

@@ -396,6 +396,7 @@ def _parts(
 ) -> tuple[str, list[tuple[str, str]], dict[str, Any] | None]:
     """The path, the query and the body that ask a request."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(type(request))}
+    defaults |= route.defaults  # what a server takes for a field that is not sent
     given = {name: getattr(request, name) for name in request.__struct_fields__}
     changed = {name: value for name, value in given.items() if value != defaults[name]}
     if missing := [

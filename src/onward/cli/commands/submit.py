@@ -12,14 +12,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from json.decoder import scanstring  # type: ignore[attr-defined]
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import msgspec
 from cyclopts import Parameter
 
 from onward.cli import options
 from onward.cli.flow_files import asked_run, with_app_of
-from onward.cli.operations import submit_of
+from onward.cli.operations import server_of, submit_of
 from onward.cli.output import FINE, Output, context_of, count, one_line, values_of_file
 from onward.cli.print.run import id_words
 from onward.clock import SystemClock
@@ -34,6 +34,9 @@ from onward.operations.here.submission import (
     shadowed_notice,
 )
 from onward.operations.requests import SubmitRun, SubmitRuns
+
+if TYPE_CHECKING:
+    from onward.replies.runs import RunState
 
 
 async def submit(
@@ -110,12 +113,36 @@ async def submit(
         keep_workspace=keep_workspace,
         raises=tuple(map(options.raise_of, raises)),
     )
+    if server_of(common) is not None:
+        return await _submit_there(asking, script, from_jsonl, common, out)
     common = with_app_of(file, common)
     with named(asking.pipeline):
         if from_jsonl is None:
             await _submit_one(asking, script, common, out)
         else:
             await _submit_many(read_many(from_jsonl, asking, now_us=now_us), script, common, out)
+    return FINE
+
+
+async def _submit_there(
+    asking: SubmitRun, script: Script, from_jsonl: str | None, common: options.Common, out: Output
+) -> int:
+    """Create a run on a server, which has the registered pipelines, but not the files of this machine."""
+    from onward.cli.commands.remote import desk_of
+
+    if from_jsonl is not None:
+        raise InvalidInput("--from-jsonl cannot be sent to a server; run the command where the database is.")
+    if asking.pipeline is None:
+        raise InvalidInput(
+            f"a server starts registered pipelines by name, and {asking.file} is a file here; "
+            f"on the server's machine: onward pipelines add {asking.file}."
+        )
+    async with desk_of(common, out) as server:
+        assert server is not None
+        with script.located():
+            made = await server.operations.start.submit_run(asking)
+    _tell(made["warnings"], asking, out)
+    _tell_run(made["run"], asking, out)
     return FINE
 
 
@@ -127,6 +154,10 @@ async def _submit_one(asking: SubmitRun, script: Script, common: options.Common,
         run = made["run"]
         said = await ceilings(runs.registry.store.limits, asking, run["handlers"], run=run["id"])
     _tell([*made["warnings"], notice], asking, out)
+    _tell_run(run, asking, out, said)
+
+
+def _tell_run(run: RunState, asking: SubmitRun, out: Output, said: str = "") -> None:
     due = f", due at {run['wake_at']}" if asking.wake_at_us is not None else ""
     out.say(f"run {called(run['id'])}: {one_line(run['pipeline'])}{id_words(run['id'])} is queued{due}")
     if said:
