@@ -20,9 +20,10 @@ def command_page(generated: str) -> str:
     lines = [
         *("# Commands", "", generated, ""),
         "`onward COMMAND --help` says the same in the terminal. Before or after every command: `--db`,",
-        "`--json`, `--app`, `--runs`, `--files` ([configuration](configuration.md)). What `--json` prints:",
-        "[JSON](json.md). With `--server URL` (`ONWARD_SERVER`) or `--profile NAME`, commands that look at",
-        "runs or decide about them, and `submit`, ask a server instead of a database.",
+        "`--json`, `--app`, `--server`, `--profile`, `--runs`, `--files`",
+        "([configuration](configuration.md)). What `--json` prints: [JSON](json.md). With `--server URL`",
+        "(`ONWARD_SERVER`) or `--profile NAME`, commands that look at runs or decide about them, and",
+        "`submit`, ask a server instead of a database.",
         *("", "| command | what it does |", "|---|---|"),
         *(f"| [`{name}`](#onward-{name}) | {says} |" for name, _, says in COMMANDS),
     ]

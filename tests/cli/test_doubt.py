@@ -303,5 +303,5 @@ def test_giving_up_says_what_nobody_knows_and_what_is_still_possible(shell: Shel
         f"onward replay {name} --checkpoint 3 --db {shell.db}",
     ]
     refused = shell.inside("resume", "doubt")
-    assert "cannot be resumed: a cancel was requested; `onward replay doubt --from STEP`" in refused.err
+    assert "cannot be resumed: cancellation was requested; `onward replay doubt --from STEP`" in refused.err
     assert shell.inside("replay", "doubt", "--checkpoint", "3", "--no-run").code == 0

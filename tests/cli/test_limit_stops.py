@@ -51,8 +51,8 @@ def test_a_loop_without_an_end_stops_and_says_beforehand_at_how_much(talk: Shell
     assert stopped.code == 75
     said = [line for line in stopped.out.splitlines() if line.startswith("  limits ")]
     assert said == [
-        "  limits    at most 25 visits of an agent that has no max_visits and 300 model requests; "
-        "--raise run.visits=N or run.calls=N allows more"
+        "  limits    at most 300 model requests and 25 visits to each agent without max_visits; "
+        "for more: --raise run.calls=N or run.visits=N"
     ]
     words = hint(stopped, "continue with:")
     assert words == ["resume", "loop", "--raise", "run.visits=50"]
@@ -65,7 +65,7 @@ def test_a_loop_without_an_end_stops_and_says_beforehand_at_how_much(talk: Shell
     assert len(talk.inside("calls", "loop", "--json").json) == 26
     raised = ("--raise", "run.visits=40", "--raise", "run.calls=900")
     queued = talk.inside("submit", "loop.dot", "--run-id", "later", *raised)
-    assert "at most 40 visits of an agent that has no max_visits and 900 model requests" in queued.out
+    assert "at most 900 model requests and 40 visits to each agent without max_visits" in queued.out
     (scope,) = [one for one in talk.inside("limits", "--json").json["scopes"] if one["scope"] == "run/later"]
     assert scope["calls"]["limit"] == 900
     assert "  limits " not in talk.inside("run", "loop.dot", "--simulate").out

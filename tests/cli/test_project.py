@@ -61,6 +61,7 @@ def test_a_flag_before_the_command_is_not_a_word_of_the_command_that_is_run(shel
         (("--db", "a.db"), "there is no command after --db a.db"),
         (("--db",), "there is no command after --db"),
         (("--json",), "there is no command after --json"),
+        (("--server", "nowhere", "status"), "the server 'nowhere' is not an address"),
         (("--follow", "status"), "--follow comes before the command; write it after"),
         (("--db", "a.db", "statu"), "statu"),
     ],

@@ -81,7 +81,7 @@ def test_a_run_that_failed_for_good_cannot_be_resumed(reason: str) -> None:
 def test_a_cancelled_run_cannot_be_resumed() -> None:
     play = Play(TWO)
     play.cancel(DEAD)
-    with pytest.raises(Refused, match="is cancelled and cannot be resumed: a cancel was requested"):
+    with pytest.raises(Refused, match="is cancelled and cannot be resumed: cancellation was requested"):
         play.resume(NO_ONE)
 
 

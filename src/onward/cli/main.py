@@ -30,19 +30,21 @@ if TYPE_CHECKING:
     from onward.cli.options import Common
     from onward.redact.redactor import Redactor
 
-HELP = "Durable runs of AI agent pipelines: kill it anywhere, and it continues after the last finished step."
+HELP = (
+    "Durable runs of AI agent pipelines: kill a run anywhere, and it continues after its last finished step."
+)
 EPILOGUE = (
-    "Before or after every command: --db, --json, --app, --runs, --files.\n\n"
-    "Exit codes: 0 finished well; 1 failed or refused; 2 usage or invalid pipeline; 75 resumable."
+    "Before or after every command: --db, --json, --app, --server, --profile, --runs, --files.\n\n"
+    "Exit codes: 0 finished; 1 failed or refused; 2 wrong usage or pipeline; 75 unfinished, can be continued."
 )
 COMMANDS: Sequence[tuple[str, str, str]] = (
-    ("init", "start/init", "Write a small project to begin with."),
+    ("init", "start/init", "Write a small project to start from."),
     ("validate", "start/check", "Check a pipeline file; nothing is executed."),
     ("run", "start/run", "Run a pipeline in the foreground."),
     ("simulate-script", "start/check", "Print a simulation script for a pipeline."),
     ("status", "look/status", "List runs, or show the status of one."),
     ("show", "look/show", "Show one run or one of its steps: what happened, what is open."),
-    ("logs", "look/files", "Print what the commands and agents of a run printed."),
+    ("logs", "look/files", "Print the output of a run's commands and agents."),
     ("messages", "look/show", "Print the messages of a run's models, or of a chat."),
     ("events", "look/show", "Print a run's log."),
     ("checkpoints", "look/show", "List a run's checkpoints."),
@@ -64,13 +66,13 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("pipelines", "operate/pipelines", "List, add, show, enable and remove registered pipelines."),
     ("chat", "start/chat", "Send a message to a chat: resume, steer, answer or start a run."),
     ("chats", "look/chat", "List chats, or show one with its runs and messages."),
-    ("submit", "start/submit", "Create one or many runs and leave them to the workers."),
+    ("submit", "start/submit", "Create one or many runs, for workers to execute."),
     ("serve", "operate/serve", "Serve the API and the page, and execute runs."),
     ("tokens", "operate/access", "List, add and revoke the tokens of a server, or print a link."),
     ("audit", "operate/access", "List the changes requested over HTTP."),
     ("worker", "operate/workers", "Claim due runs and execute them."),
     ("workers", "operate/workers", "List the processes that hold runs."),
-    ("recover", "operate/workers", "Look once for runs whose process died."),
+    ("recover", "operate/workers", "Find runs whose process died, once."),
     ("notifications", "look/status", "List notifications, sent and pending."),
     ("models", "operate/check", "Show which providers of models are set up, and what models cost."),
     ("tools", "operate/check", "Show which tools agents may be allowed to use, and their rules."),

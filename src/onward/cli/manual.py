@@ -52,6 +52,7 @@ RUNNING: Mapping[str, Manual] = {
             "onward run hello.dot": "run it here, from its start",
             "onward run hello.dot --simulate": "let every step succeed without executing it",
             "onward run hello.dot --set topic=tea --set count:=3": "give it context values",
+            "onward run site.py:build --set topic=tea": "the flow `build` of a file of Python",
             "onward run site@2": "version 2 of a registered pipeline",
         },
         RUN,

@@ -81,8 +81,8 @@ PipelineWord = Annotated[
     str,
     Parameter(
         name="FILE|NAME",
-        help="The pipeline: a DOT file, or a registered NAME or NAME@VERSION (docs/pipelines.md). "
-        "A file that exists wins.",
+        help="The pipeline: a DOT file; a flow, as FILE.py:NAME (docs/flows.md); or a registered NAME or "
+        "NAME@VERSION (docs/pipelines.md). A file that exists wins.",
     ),
 ]
 StepName = Annotated[
@@ -103,15 +103,15 @@ Tags = Annotated[
 Answers = Annotated[
     str | None,
     Parameter(
-        help="Who answers gates: prompt, auto (takes the choice that approves), wait (no answer, the run "
-        "stays waiting), or an interviewer of the app. Default: prompt on a terminal, wait elsewhere."
+        help="How gates are answered: prompt asks here, auto takes the approving choice, wait leaves the run "
+        "waiting; or the name of an interviewer of the app. Default: prompt on a terminal, wait elsewhere."
     ),
 ]
 Simulate = Annotated[
     str | None,
     Parameter(
         help="Execute nothing: agents, tools and your handlers all succeed, or answer as SCRIPT.json says "
-        "(docs/simulation.md; another name than *.json goes after an equals sign).",
+        "(docs/simulation.md; write --simulate=NAME if it is not called *.json).",
         metavar="[SCRIPT.json]",
     ),
 ]

@@ -38,7 +38,9 @@ from onward.config import is_debugging
 from onward.model.values import DAY_S, HOUR_S, MINUTE_S
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 
-WITH_VALUE = ("--db", "--app", "--runs", "--files")
+HERE = ("--db", "--app", "--runs", "--files")
+"""What names a database here, and the commands that a message suggests then need too."""
+WITH_VALUE = (*HERE, "--server", "--profile")
 ALONE = ("--json",)
 GENERATED = 26
 """How many characters an id has that Onward gave."""
@@ -115,7 +117,7 @@ def _given(words: Sequence[str]) -> str:
     found: list[str] = []
     for at, word in enumerate(words):
         flag, equals, value = word.partition("=")
-        if flag in WITH_VALUE:
+        if flag in HERE:
             found += [flag, shlex.quote(value if equals else "".join(words[at + 1 : at + 2]))]
     return " ".join(found)
 

@@ -144,7 +144,7 @@ _row(
     Reason(COMPLETED, ContinuedBy.SUCCESSOR, "a loop_restart edge ended it and another run continues"),
 )
 
-USER = _row("user", Reason(CANCELLED, _NOBODY, "a cancel was requested"))
+USER = _row("user", Reason(CANCELLED, _NOBODY, "cancellation was requested"))
 SUPERSEDED = _row("superseded", Reason(CANCELLED, ContinuedBy.SUCCESSOR, "a new run replaced it"))
 
 

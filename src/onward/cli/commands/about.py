@@ -36,7 +36,7 @@ def completion(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Print a completion script; where it goes is up to you, for example `onward completion bash > FILE`.
+    """Print a completion script for a shell; save it where the shell looks, as in the examples.
 
     It completes commands, flags and their values, files, and the runs of the database.
     """

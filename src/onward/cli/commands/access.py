@@ -48,7 +48,7 @@ async def tokens(
     """List, add and revoke the tokens of a server, or print a new link to sign in.
 
     A token is shown once, when it is made. `link` prints a link for a browser that works once, within ten
-    minutes, with what the token of this machine may do.
+    minutes, with the rights of this machine's token.
     """
     if action in ("list", "link") and name is not None:
         raise InvalidInput(f"`onward tokens {action}` takes no name.")

@@ -54,7 +54,8 @@ async def chat(
         bool, Parameter(help="Start over: a run that stopped or is under way is cancelled as superseded.")
     ] = False,
     resume: Annotated[
-        bool, Parameter(help="Continue the run that stopped, whatever on_message says; also one that failed.")
+        bool,
+        Parameter(help="Continue the run that stopped, also one that failed, whatever its on_message says."),
     ] = False,
     project: Project = None,
     pipeline: Annotated[
@@ -82,10 +83,10 @@ async def chat(
 ) -> int:
     """Send a message to a chat: it is stored first, then a run is resumed, steered, answered or started.
 
-    A stopped run of the chat is resumed; a message that finds one under way waits for it, or steers it if the
-    pipeline says so; one that finds a gate answers it or shows it. Else a run starts: of the registered
-    pipeline that is for the message, or if there is none, of a built-in one that answers (docs/chats.md).
-    Without --watch a worker executes it.
+    If the chat has a stopped run, the message resumes it. If a run is under way, the message waits for it, or
+    steers it if the pipeline says so. If a gate is open, the message answers it, or shows the question. In
+    every other case a run starts: of the registered pipeline that suits the message, or of a built-in one
+    that just answers (docs/chats.md). Without --watch a worker executes the run.
     """
     if cwd is not None or (watch and server_of(common) is None):
         cwd = directory_of(cwd, is_here=watch)

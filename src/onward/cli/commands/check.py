@@ -48,9 +48,10 @@ async def validate(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Read and check a pipeline: all problems at once, with line and column. Nothing is executed.
+    """Check a pipeline and list its problems, each with line and column. Nothing is executed.
 
-    What `onward run` would refuse here is an error, such as a handler that is not registered.
+    A file with errors of syntax is checked no further. Whatever `onward run` would refuse on this machine is
+    an error, such as a handler that is not registered.
     """
     app = common_app(common)
     try:
@@ -76,9 +77,9 @@ def _counted(findings: Sequence[Diagnostic], severity: Severity) -> str:
 
 
 async def verify(run: RunName | None = None, /, *, common: Common = COMMON, out: Out) -> int:
-    """Read complete logs, check their hash chains, and compare everything stored with their fold.
+    """Read whole logs, check their hash chains, and compare everything else that is stored with them.
 
-    A run's directory lists acknowledged steps: if the log has lost one of them, that is reported, too.
+    The directory of a run lists the steps that were acknowledged: one that its log lost is reported too.
     """
     checked: list[RunVerified] = []
     async with store_with_homes(common) as (store, homes):
@@ -123,8 +124,8 @@ async def simulate_script(
 ) -> int:
     """Print a simulation script for a pipeline, for `onward run FILE --simulate SCRIPT.json`.
 
-    It has an entry for every agent, tool and handler of your app, and lets each succeed. It is JSON, and it
-    can be used as it is. With --real-tools: only for agents.
+    The script has an entry for every agent, tool and handler of your app, and each one succeeds. It is JSON
+    and works unchanged. With --real-tools it has only agents.
     """
     app = common_app(common)
     template = script_template(app.read(file), app.read, real_tools=real_tools)

@@ -152,7 +152,7 @@ async def steer(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Give a run's agents an instruction; the next agent step takes it, whichever process holds the run."""
+    """Give a run's agents an instruction; the next agent step gets it, in whichever process."""
     async with _deciding(common, out) as decide:
         told = await decide.steer_run(SteerRun(run=run, text=text))
         waiting = len(told["steering"])

@@ -196,7 +196,7 @@ def _tell_receipts(done: ReceiptsWritten, out: Output) -> None:
 
 NOTHING_PRINTED = (
     "no output is stored here. The output of commands and agents is kept on the machine where they ran; the "
-    "log has the last lines of attempts that failed. What Python handlers print is not kept: they write "
+    "log has the last lines of attempts that failed. What Python functions print is not kept: handlers write "
     "`step.log(text)`, and `onward show` prints it."
 )
 
@@ -215,13 +215,14 @@ async def logs(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Print what the commands and agents of a run printed: of all its steps or one, of all attempts or one.
+    """Print the output of a run's commands and agents: of all its steps and attempts, or of one.
 
-    With the run's files on this machine that is the whole output. Without them the log has the last lines of
-    attempts that failed or were stopped, and the tracebacks of handlers. A line before each part says what it
-    is; if a step is named, that line goes to standard error. A server tells the last 256 KiB.
+    On the machine where the run was executed this is the whole output, from the run's files. Elsewhere it is
+    what the log keeps: the last lines of attempts that failed or were stopped, and tracebacks. A line before
+    each part says what it is; if a step is named, that line goes to standard error. A server sends the last
+    256 KiB.
 
-    What Python handlers print goes to the terminal of their process and is not kept. Lines of
+    What Python functions print goes to the terminal of their process and is not kept. Lines of
     `step.log(text)` are kept: `onward show` prints them.
     """
     streams = tuple(name for name, is_wanted in (("stdout", stdout), ("stderr", stderr)) if is_wanted)

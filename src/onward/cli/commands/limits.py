@@ -173,7 +173,7 @@ async def usage(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Show what calls cost: tokens, money and calls, the newest day first, else the most expensive first.
+    """Show what calls cost in tokens and money: by day, newest first; otherwise the most expensive first.
 
     Usage is kept when runs are deleted.
     """

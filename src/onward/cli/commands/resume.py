@@ -75,7 +75,10 @@ async def resume(
         bool, Parameter(help="Take the run from a stuck process, which can then no longer write to it.")
     ] = False,
     dry_run: Annotated[
-        bool, Parameter(help="Make all checks, print what would be skipped and run, change nothing.")
+        bool,
+        Parameter(
+            help="Check everything, print what would be skipped and what would run, and change nothing."
+        ),
     ] = False,
     answers: Annotated[
         tuple[str, ...],
@@ -92,7 +95,7 @@ async def resume(
         bool,
         Parameter(
             negative="",
-            help="Put the work tree back to the last checkpoint; its current state is kept under a ref.",
+            help="Put the work tree back to the last checkpoint; its current state is kept as a git ref.",
         ),
     ] = False,
     raises: options.Raises = (),
@@ -259,7 +262,7 @@ async def abort(
     common: options.Common = options.COMMON,
     out: options.Out,
 ) -> int:
-    """Give up a run that has stopped, for good. Nothing is undone; its checkpoints can still be replayed."""
+    """Cancel a run that has stopped, for good. Nothing is undone; its checkpoints can still be replayed."""
     return await resume(run, abort=True, going=options.Continue(wait=wait), common=common, out=out)
 
 

@@ -64,8 +64,10 @@ async def serve(
     concurrency: Annotated[
         int | None, number(CONCURRENCY, help="How many runs to execute at once (4).")
     ] = None,
-    tls_cert: Annotated[str | None, Parameter(help="A certificate, to speak TLS.", metavar="FILE")] = None,
-    tls_key: Annotated[str | None, Parameter(help="The key of the certificate.", metavar="FILE")] = None,
+    tls_cert: Annotated[str | None, Parameter(help="The TLS certificate.", metavar="FILE")] = None,
+    tls_key: Annotated[
+        str | None, Parameter(help="The private key of the certificate.", metavar="FILE")
+    ] = None,
     insecure_http: Annotated[
         bool, Parameter(help="Let other machines connect without TLS: tokens can be read in transit.")
     ] = False,
@@ -78,9 +80,9 @@ async def serve(
 ) -> int:
     """Serve the API and the page, and execute runs, until asked to stop.
 
-    Prints a link that signs a browser in once. Programs send a token; that of this machine is in a file
-    beside the database. SIGTERM or Ctrl-C takes no new work and lets each step finish; a second one stops
-    now. Any number of servers may share one PostgreSQL.
+    Prints a link that signs a browser in once. Programs send a token; this machine's is in a file next to
+    the database. On SIGTERM or Ctrl-C the server takes no new work and lets each step finish; a second signal
+    stops it at once. Any number of servers may share one PostgreSQL database.
     """
     from onward.server.life import bound, check_bind, check_files
     from onward.server.settings import read_serve

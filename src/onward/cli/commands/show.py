@@ -36,8 +36,8 @@ ENVELOPE = ("seq", "kind", "at", "token", "run")
 async def show(run: RunName, step: StepName | None = None, /, *, common: Common = COMMON, out: Out) -> int:
     """Show one run: what happened, step by step, what is open, and what to type next; or one of its steps.
 
-    Of a step: its attempts and tries, prompt, response, output, what it changed in the context, artifacts,
-    and where its receipt is. A node stands for its last visit.
+    For a step: its attempts and tries, prompt, response, output, what it changed in the context, artifacts,
+    and where its receipt is. The name of a node means its last visit.
     """
     page: RunPage | StepPage
     async with look_of(common) as look:
@@ -199,7 +199,7 @@ def _call_note(call: CallListed) -> str:
     return "; ".join(filter(None, (call["error"], call["note"], call["about"], said)))
 
 
-NOTHING_SAID = "no messages yet; only calls of models have messages."
+NOTHING_SAID = "no messages yet; only model calls have messages."
 GONE = "[interrupted: its process is gone]"
 
 

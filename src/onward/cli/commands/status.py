@@ -208,7 +208,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 async def stats(*, common: Common = COMMON, out: Out) -> int:
     """Summarize the database: runs by status and reason, the queue, who holds runs, what is stalled.
 
-    A consistent snapshot: exact, and cheap however many runs have ended.
+    The numbers are exact and of one moment; counting stays cheap, however many runs have ended.
     """
     async with lists_of(common) as lists:
         found = await lists.get_stats(requests.GetStats())

@@ -228,7 +228,7 @@ async def gc(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Delete old runs that are over: logs, directories, and content that no other run refers to.
+    """Delete old runs that have ended: logs, directories, and content that no other run refers to.
 
     A run stays as long as another one needs it: a fork of it, or an unfinished run that manages
     it, is managed by it, or is linked to it by a restart; and as long as its work tree holds work that is not

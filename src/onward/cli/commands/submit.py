@@ -65,12 +65,14 @@ async def submit(
         Parameter(help="When the run is due: 2030-01-31T09:00:00Z, or a delay such as +10m.", metavar="TIME"),
     ] = None,
     exclusive_key: Annotated[
-        str | None, Parameter(help="Of the runs with this key, one is executed at a time.", metavar="KEY")
+        str | None, Parameter(help="Only one run with this key is executed at a time.", metavar="KEY")
     ] = None,
     tags: options.Tags = (),
     on_owner_loss: Annotated[
         Literal["requeue", "interrupt"],
-        Parameter(help="When its worker dies: another continues, or a person decides."),
+        Parameter(
+            help="When its worker dies: requeue lets another continue, interrupt lets a person decide."
+        ),
     ] = "requeue",
     run_id: options.RunId = None,
     chat: options.Chat = None,
@@ -90,7 +92,7 @@ async def submit(
     common: options.Common = options.COMMON,
     out: options.Out,
 ) -> int:
-    """Create a run, or with --from-jsonl many, and leave them to the workers."""
+    """Create a run, or many with --from-jsonl, for workers to execute."""
     if run_id is not None and from_jsonl is not None:
         raise InvalidInput("--run-id names one run, and --from-jsonl creates many; write run_id in lines.")
     now_us, script = SystemClock().now_us(), script_of(simulate, real_tools=real_tools)

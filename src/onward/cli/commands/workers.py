@@ -210,8 +210,9 @@ async def worker(
 ) -> int:
     """Claim due runs and execute them, until asked to stop.
 
-    Any number of workers may share a database. SIGTERM or Ctrl-C takes no new runs, lets each step finish,
-    and hands the runs back to the queue; a second one, or the end of the grace time, stops now.
+    Any number of workers may share a database. On SIGTERM or Ctrl-C a worker takes no new runs, lets each
+    step finish, and returns its runs to the queue. A second signal, or the end of the grace time, stops it at
+    once.
     """
     from onward.chats.dispatch import Dispatcher
     from onward.model.settings import DEFAULT_CHATS
@@ -257,7 +258,7 @@ def _tell_stopped(shift: Shift, out: Output) -> int:
 
 
 async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out: Out) -> int:
-    """Look once for runs whose process died, and stop or requeue them; servers and workers always do this."""
+    """Find runs whose process died, and interrupt or requeue them; servers and workers always do this."""
 
     speak(out, log_format)
     async with _engine(common, out) as engine:

@@ -91,9 +91,9 @@ async def ceilings(limits: Limits, request: SubmitRun, handlers: Collection[str]
     }
     visits, calls = raised.get(VISITS, AGENT_VISITS), raised.get("calls", scope.limit.calls or None)
     visits = visits and max(visits, AGENT_VISITS)
-    said = [f"{visits:,} visits of an agent that has no max_visits"] if visits else []
-    said += [f"{calls:,} model requests"] if calls else []
-    return f"at most {' and '.join(said)}; --raise run.visits=N or run.calls=N allows more" if said else ""
+    said = [f"{calls:,} model requests"] if calls else []
+    said += [f"{visits:,} visits to each agent without max_visits"] if visits else []
+    return f"at most {' and '.join(said)}; for more: --raise run.calls=N or run.visits=N" if said else ""
 
 
 def addition(file: str, **how: Any) -> AddPipeline:
