@@ -19,6 +19,7 @@ STATUSES: Mapping[type[errors.OnwardError], int] = {
     errors.UnknownHandler: CONFLICT,
     errors.InvalidInput: BAD,
     errors.UnstorableValue: BAD,
+    errors.UnfitResult: BAD,
     errors.InvalidScript: BAD,
     errors.NoProvider: BAD,
     errors.RefusedInList: BAD,
