@@ -181,12 +181,22 @@ class World:
         """Let a process be dead for all the others. It has no time to say that it leaves."""
         self._stores.remove(store)
         if isinstance(store.workers, PostgresWorkers):
-            store.workers._ownership.is_registered = False
+            await _expire(store.workers)
         await store.close()
 
     async def close(self) -> None:
         for store in self._stores:
             await store.close()
+
+
+async def _expire(workers: PostgresWorkers) -> None:
+    """End its lease as a worker, as time would, so that its row stays and says that it is dead."""
+    ownership = workers._ownership
+    for one in await workers.read():
+        if one.owner == ownership.owner:
+            ownership.lease_us = 0
+            await workers.register(one.offer)
+    ownership.is_registered = False
 
 
 def connect_to_memory(lease_s: float | None = None) -> Callable[[], Awaitable[Store]]:

@@ -17,7 +17,7 @@ from onward.testing.script import ModelScript, ScriptedReply, ScriptPrompt, Scri
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/testing.md").read_text(encoding="utf-8")
-_, AGENT, MODEL, CLOCK, POSTGRES, STORE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+FLOWS, _, AGENT, MODEL, CLOCK, POSTGRES, STORE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 KEY = "poem/write#1/m1"
 
 
@@ -52,14 +52,30 @@ def test_a_program_on_the_page_prints_what_the_page_says(tmp_path: Path, program
     assert printed(program, tmp_path) == output
 
 
+def passed(directory: Path, *options: str, path: str = "") -> str:
+    """What pytest prints about the tests in a directory, all of which pass."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    environment = {"PATH": os.defpath, "PYTHONPATH": path}
+    done = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_tests_of_a_flow_on_the_page_pass_for_what_init_writes(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "onward", "init", "shop"], cwd=tmp_path, check=True, capture_output=True
+    )
+    (tmp_path / "shop/test_on_the_page.py").write_text(FLOWS)
+    assert "3 passed" in passed(tmp_path / "shop", "test_on_the_page.py")
+
+
 @pytest.mark.slow
 def test_the_suite_hears_a_store_as_the_page_says(tmp_path: Path) -> None:
     (tmp_path / "test_my_store.py").write_text(STORE)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "lease"]
-    environment = {"PATH": os.defpath, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    assert re.search(r"^\d+ passed", done.stdout, re.MULTILINE)
+    assert re.search(r"^\d+ passed", passed(tmp_path, "-k", "lease", path=str(ROOT)), re.MULTILINE)
 
 
 def test_the_scripts_on_the_page_are_scripts() -> None:

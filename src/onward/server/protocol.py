@@ -51,7 +51,9 @@ class StrictProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         try:
             self._read(data)
-        except httptools.HttpParserError:
+        except httptools.HttpParserError as error:
+            if _is_ours(error):
+                raise
             self._refuse()
             return
         if self._came:
@@ -94,7 +96,8 @@ class StrictProtocol(HttpToolsProtocol):
         self._is_head, self._came = False, True
         self._size = self._unread = 0
         super().on_headers_complete()
-        self.cycle.transport = Joined(self.transport, self.loop)  # type: ignore[assignment]
+        if not self.parser.should_upgrade():  # a WebSocket has no cycle of request and reply
+            self.cycle.transport = Joined(self.transport, self.loop)  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
         if self._is_offer:
@@ -207,6 +210,12 @@ OFFER = (b"connection", b"upgrade", b"http2-settings")
 HEADER_EXTRA = len(b": \r\n")
 BAD = Problem(400, "bad_request", "this is no HTTP/1.1 request.")
 TOO_LARGE = Problem(431, "head_too_large", f"the headers are larger than {HEAD_BYTES_MAX:,} bytes.")
+
+
+def _is_ours(error: httptools.HttpParserError) -> bool:
+    """Whether a callback failed for another reason than what was sent: a defect, which must be seen."""
+    is_refusal = isinstance(error.__context__, ValueError | httptools.HttpParserError)
+    return isinstance(error, httptools.HttpParserCallbackError) and not is_refusal
 
 
 def _is_broken(cycle: RequestResponseCycle) -> bool:
