@@ -39,6 +39,24 @@ async def test_the_events_of_a_run_come_in_order_while_they_happen(server: Follo
     assert [one["seq"] for one in client.of("event")] == client.ids()
 
 
+async def test_the_names_of_the_dialect_are_the_same_from_wherever_a_reader_begins(server: Following) -> None:
+    """One event may have none of its names, or several: a reader that was cut off gets all of them again."""
+    draft = await grown(server.store, await held(server.store, "story"), steps=500)
+    whole = await server.follow("/pipelines/story/events")
+    late = await server.follow("/pipelines/story/events?after=700")
+    for _ in range(20):
+        draft = await stepped(server.store, draft)
+        await asyncio.sleep(0)
+    for client in (whole, late):
+        await client.until_id(draft.position.seq)
+    named = whole.of("event")
+    assert [one["name"] for one in named if one["kind"] == "PipelineStarted"] == ["story"]
+    indexes = [one["index"] for one in named if one["kind"] == "StageStarted"]
+    assert_contiguous([index + 1 for index in indexes])
+    assert len(indexes) > 500
+    assert late.of("event") == [one for one in named if one["seq"] > 700]
+
+
 async def test_a_long_backlog_and_what_happens_meanwhile_come_without_a_gap(server: Following) -> None:
     draft = await grown(server.store, await held(server.store, "story"), steps=2_000)
     first = await server.follow("/api/runs/story/events")

@@ -6,13 +6,19 @@ Nothing is stored under these names. They come from the log, so reading it again
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onward.machine.plan.route import MET
 from onward.model import events as ev
 from onward.model.gate import GateDecided, GateOpened
 from onward.model.run import Frozen
+from onward.model.values import rfc3339
 from onward.read.log import Projection, Step
+from onward.store.codec import unseal
+from onward.store.port.log import StoredEvent
+
+if TYPE_CHECKING:
+    from onward.replies.steps import EventShown
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "PipelineStarted": ("name", "id"),
@@ -46,6 +52,12 @@ class DialectEvent(Frozen, frozen=True):
     name: str
     at_us: int
     fields: dict[str, Any]
+
+
+def in_dialect(translator: Translator, record: StoredEvent) -> Iterator[EventShown]:
+    """A stored event as it is shown under the dialect's names; `translator` has seen all before it."""
+    for event in translator.translate(unseal(record), record.at_us):
+        yield {"seq": record.seq, "kind": event.name, "at": rfc3339(record.at_us), **event.fields}
 
 
 class Translator:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NotRequired, TypedDict
 
 from onward.replies.runs import Instant
+from onward.replies.steps import EventShown
 
 
 # -- document 000: agents of a chat ----------------------------------------------------------------------
@@ -177,6 +178,13 @@ class PipelineStarted(TypedDict):
     """A pipeline was started; the id is that of its run."""
 
     id: str
+
+
+class PipelineEvents(TypedDict):
+    """A page of what happened, under the names of the dialect. `cursor`: the next one begins after it."""
+
+    events: list[EventShown]
+    cursor: int | None
 
 
 class PipelineState(TypedDict):

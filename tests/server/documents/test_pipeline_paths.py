@@ -62,6 +62,19 @@ async def test_a_pipeline_is_started_watched_answered_and_finished(door: Door) -
     assert (await door.get(f"/pipelines/{id}")).json["status"] == "completed"
 
 
+async def test_events_come_in_pages_that_end_with_an_event_of_the_log(door: Door) -> None:
+    """Two names of one event are never on two pages, and an index counts from the first step on."""
+    id = await started(door)
+    whole = (await door.get(f"/pipelines/{id}/events")).json
+    assert whole["cursor"] is None
+    seqs = [one["seq"] for one in whole["events"]]
+    assert len(set(seqs)) < len(seqs)
+    for after in sorted(set(seqs)):
+        page = (await door.get(f"/pipelines/{id}/events?after={after}")).json
+        assert page["events"] == [one for one in whole["events"] if one["seq"] > after]
+    assert (await door.get(f"/pipelines/{id}/events?after=-1")).status == 422
+
+
 async def test_a_question_can_be_named_in_the_path_and_a_run_cancelled(door: Door) -> None:
     id = await started(door)
     wrong = await door.post(f"/pipelines/{id}/questions/nothing/answer", {"choice": "Y"}, role="approver")

@@ -7,7 +7,7 @@ it, with what to raise so that it continues. `onward show` must be quick, so thi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,7 +32,7 @@ from onward.model.values import WAIT
 from onward.operations import requests
 from onward.operations.answers import note_answer
 from onward.operations.local.steps import shortened, view_artifact, view_call, view_content
-from onward.read.dialect_events import Translator
+from onward.read.dialect_events import Translator, in_dialect
 from onward.read.log import Claim
 from onward.read.lookup import (
     find_run,
@@ -46,7 +46,6 @@ from onward.read.step import read_calls, read_history
 from onward.read.timeline import timeline
 from onward.read.view import (
     Beside,
-    instant,
     known_row,
     known_ticks,
     state_of,
@@ -57,7 +56,7 @@ from onward.read.view import (
     view_steps,
 )
 from onward.store.codec import unseal
-from onward.store.port.log import RunLog, StoredEvent
+from onward.store.port.log import RunLog
 from onward.store.port.store import Store
 
 if TYPE_CHECKING:
@@ -263,7 +262,7 @@ class LocalLook(msgspec.Struct, frozen=True):
             async for page in log_pages(self.store.log, run_id, after=heard):
                 heard = page[-1].seq
                 for record in page:
-                    shown = _in_dialect(translator, record) if translator else [view_event(record)]
+                    shown = in_dialect(translator, record) if translator else [view_event(record)]
                     for event in shown:
                         if record.seq > request.after:
                             yield event
@@ -340,8 +339,3 @@ class LocalLook(msgspec.Struct, frozen=True):
     @property
     def _journal(self) -> Journal:
         return Journal(self.store.log, self.clock)
-
-
-def _in_dialect(translator: Translator, record: StoredEvent) -> Iterator[step_shapes.EventShown]:
-    for event in translator.translate(unseal(record), record.at_us):
-        yield {"seq": record.seq, "kind": event.name, "at": instant(record.at_us), **event.fields}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,17 +23,21 @@ from onward.server.api import decide, key_of, look
 from onward.server.documents.dialect import pipeline_state, questions
 from onward.server.documents.generation import generation_checkpoints
 from onward.server.documents.paths import Given, Nothing, body_of, exact, parameters_of, reply
+from onward.server.feeds.room import after_of, stream_run
 from onward.server.picture import picture_reply
-from onward.server.place import Place
+from onward.server.place import STREAM, Place
 from onward.server.problems import Problem
 
 if TYPE_CHECKING:
     from onward.operations.protocol import Operations
-    from onward.replies.documents import PipelineStarted
+    from onward.replies.documents import PipelineEvents, PipelineStarted
     from onward.replies.runs import RunState, Submitted
-    from onward.replies.steps import Checkpoint, Drawing
+    from onward.replies.steps import Checkpoint, Drawing, EventShown
     from onward.server.context import Context
     from onward.server.place import Asked
+
+EVENTS_MAX = 1_000
+"""How many events a page has at least, where there are more."""
 
 
 class NewPipeline(Given, frozen=True, kw_only=True):
@@ -64,6 +69,7 @@ def places(context: Context) -> list[Place]:
         Place("POST", "/pipelines", OPERATOR, start, is_new=True),
         Place("GET", one, VIEWER, show),
         Place("GET", f"{one}/events", VIEWER, events),
+        Place(STREAM, f"{one}/events", VIEWER, stream_events),
         Place("GET", f"{one}/graph", VIEWER, graph),
         Place("GET", f"{one}/questions", VIEWER, show_questions),
         Place("GET", f"{one}/checkpoint", VIEWER, checkpoint),
@@ -113,14 +119,25 @@ async def show(asked: Asked) -> Response:
 
 
 async def events(asked: Asked) -> Response:
-    """What happened, under the names of the dialect."""
-    parameters_of(asked, ())
-    request = ReadEvents(run=exact(asked.path["id"]), dialect=True)
+    """A page of what happened, under the names of the dialect; `cursor` is where the next one begins."""
+    request = ReadEvents(run=exact(asked.path["id"]), after=after_of(asked), dialect=True)
 
-    async def read(operations: Operations) -> list[Any]:
-        return [event async for event in operations.look.read_events(request)]
+    async def read(operations: Operations) -> PipelineEvents:
+        found: list[EventShown] = []
+        async with contextlib.aclosing(operations.look.read_events(request)) as shown:
+            async for event in shown:
+                # An event of the log may have several names: a page ends after the last of them.
+                if len(found) >= EVENTS_MAX and event["seq"] != found[-1]["seq"]:
+                    return {"events": found, "cursor": found[-1]["seq"]}
+                found.append(event)
+        return {"events": found, "cursor": None}
 
-    return reply({"events": await asked.context.reader.read(read)})
+    return reply(await asked.context.reader.read(read))
+
+
+async def stream_events(asked: Asked) -> Response:
+    """The same as it happens; 204 where nothing more can come."""
+    return await stream_run(asked, asked.path["id"], dialect=True)
 
 
 async def graph(asked: Asked) -> Response:

@@ -21,6 +21,7 @@ from onward.server.feeds.shown import Row, Standing, Watched
 from onward.server.feeds.topics import (
     FINAL,
     ChangedRuns,
+    DialectEvents,
     Reading,
     RunEvents,
     Said,
@@ -126,11 +127,12 @@ class Hub:
 
     async def _follow(self, reader: Reader, want: Want, *, is_only: bool) -> bool:
         match want:
-            case Events(run, after):
+            case Events(run, after, dialect):
                 head = await self.head(run)
                 if is_only and head.status in FINAL and after >= head.head:
                     return False
-                await self._join(reader, ("events", run), RunEvents(self._reading, run), after, is_only)
+                events = (DialectEvents if dialect else RunEvents)(self._reading, run)
+                await self._join(reader, ("events", run, dialect), events, after, is_only)
             case Messages(of, after):
                 chat, run_in = await place_of_messages(self._reading, of)
                 topic = Said(self._reading, chat, run_in)

@@ -122,8 +122,17 @@ async def follow(asked: Asked) -> AsyncIterator[Told]:
 
 async def stream_events(asked: Asked) -> Response:
     """What happens in a run; 204 where nothing more can come."""
-    given = _given(asked, ("after",))
-    return await _stream(asked, Events(exact(asked.path["run"]), _cursor(asked, given) or 0))
+    return await stream_run(asked, asked.path["run"])
+
+
+async def stream_run(asked: Asked, run: str, *, dialect: bool = False) -> Response:
+    """What happens in this run, as a stream; `dialect`: under the event names of the dialect."""
+    return await _stream(asked, Events(exact(run), after_of(asked), dialect))
+
+
+def after_of(asked: Asked) -> int:
+    """The number after which the events of a run are wanted: `after`, or what a browser saw last."""
+    return _cursor(asked, _given(asked, ("after",))) or 0
 
 
 async def stream_messages(asked: Asked) -> Response:

@@ -18,9 +18,11 @@ from onward.model.run import RunStatus
 from onward.operations import requests
 from onward.operations.local.chats import view_piece
 from onward.operations.local.lists import view_gate_row
+from onward.read.dialect_events import Translator, in_dialect
 from onward.read.lookup import get_run
 from onward.read.view import known_row, view_event
 from onward.server.feeds.frames import Frame, frame, notice
+from onward.store.port.log import StoredEvent
 from onward.store.port.messages import MessageQuery
 from onward.store.port.runs import Listed, RunHead
 from onward.store.port.store import Store
@@ -127,9 +129,44 @@ class RunEvents:
         """Events after an event."""
         limit = self._pages.limit
         found = await self._log.read(self._run, after=after, limit=limit)
-        frames = [frame("events", "event", one.seq, view_event(one)) for one in found]
+        frames = await self._frames(found, after)
         self._pages.note(frames)
         return Page(frames, found[-1].seq if found else after, len(found) == limit)
+
+    async def _frames(self, found: Sequence[StoredEvent], after: int) -> list[Frame]:
+        return [frame("events", "event", one.seq, view_event(one)) for one in found]
+
+
+class DialectEvents(RunEvents):
+    """The same under the event names of the dialect. An event has none of them, one or several.
+
+    A name may depend on earlier events. So what translated up to a place is kept for whoever reads on from
+    there; whoever begins in the middle of a log waits until all before it was translated.
+    """
+
+    def __init__(self, reading: Reading, run: str) -> None:
+        super().__init__(reading, run)
+        self._kept: tuple[int, Translator] | None = None
+
+    async def _frames(self, found: Sequence[StoredEvent], after: int) -> list[Frame]:
+        translator = await self._translator(after)
+        shown = [(one.seq, event) for one in found for event in in_dialect(translator, one)]
+        self._kept = found[-1].seq if found else after, translator
+        return _last_has_id([frame("events", "event", seq, event, has_id=False) for seq, event in shown])
+
+    async def _translator(self, after: int) -> Translator:
+        """One that has seen everything up to here; nobody else has it."""
+        kept, self._kept = self._kept, None
+        if kept is not None and kept[0] == after:
+            return kept[1]
+        translator, upto = Translator(self._run), 0
+        while upto < after and (
+            page := await self._log.read(self._run, after=upto, limit=min(PAGE_MAX, after - upto))
+        ):
+            upto = page[-1].seq
+            for one in page:
+                tuple(in_dialect(translator, one))
+        return translator
 
 
 class Said:

@@ -6,10 +6,14 @@ import msgspec
 
 
 class Events(msgspec.Struct, frozen=True):
-    """The events of a run after event `after`; `run` is its whole id."""
+    """The events of a run after event `after`; `run` is its whole id.
+
+    `dialect`: under the event names of the DOT dialect.
+    """
 
     run: str
     after: int = 0
+    dialect: bool = False
 
 
 class Messages(msgspec.Struct, frozen=True):
