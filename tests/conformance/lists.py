@@ -10,13 +10,21 @@ from onward.clock import SystemClock
 from onward.engine.journal import Journal
 from onward.errors import InvalidInput
 from onward.machine.fold.rows import run_row
-from onward.model.events import Managed, RunCancelled, RunCompleted, RunPaused, StepStarted
+from onward.model.events import (
+    Managed,
+    RunCancelled,
+    RunCompleted,
+    RunInterrupted,
+    RunPaused,
+    RunWaiting,
+    StepStarted,
+)
 from onward.model.ids import display_id
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.model.values import tags_in
 from onward.store.port.leases import Holder
 from onward.store.port.log import Position
-from onward.store.port.runs import Listed, RunQuery
+from onward.store.port.runs import AWAITED_US, Listed, RunQuery
 from onward.store.port.store import Store
 from tests.conformance.drafts import START_US, Draft, created, fork, held, requested, step, stepped
 
@@ -244,6 +252,28 @@ async def test_the_relatives_of_a_run_are_found_oldest_first_and_no_others(store
     assert (found["child"].managed_by, found["child"].managed_step) == ("parent", "manage#1")
     assert found["next"].restart_of == "child"
     assert await store.runs.relatives("first") == []
+
+
+async def test_runs_that_wait_are_found_by_the_children_that_have_ended_since(store: Store) -> None:
+    waits, stopped, works = (
+        await held(store, "waits"),
+        await held(store, "stopped"),
+        await held(store, "works"),
+    )
+    for draft, stop in ((waits, RunWaiting()), (stopped, RunInterrupted(reason="child"))):
+        write, _ = draft.then(stop)
+        await store.log.append(write, draft.lease)
+    since_us = waits.run.updated_at_us
+    for parent in (waits, stopped, works):
+        by = Managed(run=parent.id, step="flow#1", call="graph")
+        for name, at_us in (("early", since_us - 2 * AWAITED_US), ("late", since_us + 1), ("open", since_us)):
+            child = await created(store, f"{parent.id}-{name}", at_us=at_us, managed_by=by)
+            if name != "open":
+                await requested(
+                    store, child, RunCancelled(reason="user", by="tests"), append_id=f"{parent.id} {name}"
+                )
+    assert await store.runs.awaited("child") == [("stopped", "stopped-late"), ("waits", "waits-late")]
+    assert await store.runs.awaited("limit") == [("waits", "waits-late")]
 
 
 async def test_a_run_names_the_run_that_its_restart_began(store: Store) -> None:

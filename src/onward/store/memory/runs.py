@@ -73,6 +73,19 @@ class MemoryRuns:
         ]
         return self._ownership.listed(sorted(found, key=by_age)[: port.RELATIVES_MAX])
 
+    async def awaited(self, reason: str) -> Sequence[tuple[str, str]]:
+        rows = [stored.row for stored in self._runs.values()]
+        since = {row.id: row.updated_at_us - port.AWAITED_US for row in rows if _waits(row, reason)}
+        found = [
+            (row.managed_by, row.id)
+            for row in rows
+            if row.managed_by is not None
+            and row.managed_by in since
+            and row.status in (RunStatus.COMPLETED, RunStatus.CANCELLED, RunStatus.FAILED)
+            and row.updated_at_us > since[row.managed_by]
+        ]
+        return sorted(found)[: port.RELATIVES_MAX]
+
     async def held(self) -> Sequence[port.Listed]:
         found = [stored for stored in self._runs.values() if stored.row.owner is not None]
         return self._ownership.listed(sorted(found, key=_by_id))
@@ -83,6 +96,11 @@ class MemoryRuns:
 
 def _does_work(row: RunRow) -> bool:
     return row.managed_by is None and READING_TAG not in tags_in(row.tags)
+
+
+def _waits(row: RunRow, reason: str) -> bool:
+    is_interrupted = row.status is RunStatus.INTERRUPTED and row.reason == reason
+    return row.status is RunStatus.WAITING or is_interrupted
 
 
 def _fits_query(row: RunRow, query: port.RunQuery) -> bool:

@@ -41,6 +41,8 @@ from onward.model.values import LISTED, checked_tags
 from onward.store.port.leases import Holder
 
 RELATIVES_MAX = 1_000
+AWAITED_US = 60_000_000
+"""How far the clocks of processes may differ when it matters which of two runs changed first."""
 TEXT_MAX = 200
 SEARCHED_MAX = 100_000
 
@@ -177,6 +179,14 @@ class Runs(Protocol):
 
     async def relatives(self, run_id: str) -> Sequence[Listed]:
         """The forks of this run and the runs that its steps manage, oldest first; at most RELATIVES_MAX."""
+        ...
+
+    async def awaited(self, reason: str) -> Sequence[tuple[str, str]]:
+        """Runs that wait, or were interrupted for this reason, each with a run that its steps manage and that
+        has ended since then, or up to AWAITED_US before; at most RELATIVES_MAX.
+
+        Whether it waits for that one is in its log.
+        """
         ...
 
     async def held(self) -> Sequence[Listed]:

@@ -487,6 +487,23 @@ FROM (
 ORDER BY created_at_us, id
 LIMIT :limit;
 
+-- run_awaited --
+SELECT parent.id, child.id
+FROM (
+    SELECT id, updated_at_us
+    FROM run
+    WHERE status = 'waiting'
+    UNION ALL
+    SELECT id, updated_at_us
+    FROM run
+    WHERE reason = :reason AND reason <> '' AND status = 'interrupted'
+) AS parent
+JOIN run AS child ON child.managed_by = parent.id
+WHERE child.status IN ('completed', 'cancelled', 'failed')
+    AND child.updated_at_us > parent.updated_at_us - :slack_us
+ORDER BY parent.id, child.id
+LIMIT :limit;
+
 -- gate_put --
 -- Differs because whether the write it came with was refused is known only here.
 INSERT INTO gate (

@@ -88,6 +88,13 @@ class PostgresRuns:
         )
         return rows.sound(await self._rows(wire, ids), self._listed)
 
+    async def awaited(self, reason: str) -> Sequence[tuple[str, str]]:
+        asked = statements.call(
+            "run_awaited", reason=reason, slack_us=port.AWAITED_US, limit=port.RELATIVES_MAX
+        )
+        _, found = await self._connections.use(lambda wire: wire.run(statements.PLANNED, asked))
+        return [(waiting, ended) for waiting, ended in found]
+
     async def held(self) -> Sequence[port.Listed]:
         found = await self._sound(statements.call("run_held", now_us=self._ownership.now_us()))
         return sorted(found, key=lambda listed: listed.row.id)

@@ -259,6 +259,24 @@ FROM (
 ORDER BY created_at_us, id
 LIMIT :limit;
 
+-- run_awaited --
+-- Differs because SQLite does not infer `status <> 'completed'` from `status = 'waiting'`.
+SELECT parent.id, child.id
+FROM (
+    SELECT id, updated_at_us
+    FROM run
+    WHERE status = 'waiting' AND status <> 'completed'
+    UNION ALL
+    SELECT id, updated_at_us
+    FROM run
+    WHERE reason = :reason AND reason <> '' AND status = 'interrupted'
+) AS parent
+JOIN run AS child ON child.managed_by = parent.id
+WHERE child.status IN ('completed', 'cancelled', 'failed')
+    AND child.updated_at_us > parent.updated_at_us - :slack_us
+ORDER BY parent.id, child.id
+LIMIT :limit;
+
 -- gate_put --
 INSERT INTO gate (
     run_id, gate, gate_hash, pipeline, node, text, about, type, choices, opened_at_us, deadline_us, decided_by,

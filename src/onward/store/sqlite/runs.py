@@ -98,6 +98,11 @@ class SqliteRuns:
         ids = [row[0] for row in db.execute(QUERIES["run_relatives"], values)]
         return rows.sound(self._rows(db, ids), self._listed)
 
+    async def awaited(self, reason: str) -> Sequence[tuple[str, str]]:
+        values = {"reason": reason, "slack_us": port.AWAITED_US, "limit": port.RELATIVES_MAX}
+        found = await self._database.look(lambda db: db.execute(QUERIES["run_awaited"], values).fetchall())
+        return [(str(waiting), str(ended)) for waiting, ended in found]
+
     async def held(self) -> Sequence[port.Listed]:
         await self._tidy()
         found = await self._database.look(lambda db: self._sound(db, "run_held", {}))
