@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onward.flows.agents import agent
     from onward.flows.branches import each, gather
     from onward.flows.define import flow, step
+    from onward.flows.graphs import GraphResult, graph
     from onward.flows.values import current, now, patch, uuid
     from onward.flows.waits import ask, sleep
     from onward.handlers.function import IsolatedStep
@@ -40,6 +41,7 @@ _WHERE = {
     "Decision": "onward.model.gate",
     "FlowFailed": "onward.errors",
     "Gate": "onward.model.run",
+    "GraphResult": "onward.flows.graphs",
     "IsolatedStep": "onward.handlers.function",
     "Onward": "onward.app",
     "QueueInterviewer": "onward.engine.control.requests",
@@ -59,6 +61,7 @@ _WHERE = {
     "each": "onward.flows.branches",
     "flow": "onward.flows.define",
     "gather": "onward.flows.branches",
+    "graph": "onward.flows.graphs",
     "now": "onward.flows.values",
     "patch": "onward.flows.values",
     "sleep": "onward.flows.waits",
@@ -72,6 +75,7 @@ __all__ = [
     "Decision",
     "FlowFailed",
     "Gate",
+    "GraphResult",
     "IsolatedStep",
     "Onward",
     "QueueInterviewer",
@@ -91,6 +95,7 @@ __all__ = [
     "each",
     "flow",
     "gather",
+    "graph",
     "now",
     "patch",
     "sleep",

@@ -388,6 +388,10 @@ class AgentFailed(CallFailed):
         super().__init__(why)
 
 
+class GraphFailed(OnwardError):
+    """A run that a flow waited for ended without completing."""
+
+
 class ResultLost(OnwardError):
     """A call that must not be repeated was done, and what it returned cannot be stored: it is in doubt."""
 

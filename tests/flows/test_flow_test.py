@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from onward.errors import FlowFailed
+from onward.errors import FlowFailed, StepFailed
 from onward.flows.branches import each, gather
 from onward.flows.define import flow, step
+from onward.flows.graphs import graph
 from onward.flows.values import now
 from onward.flows.waits import ask, sleep
 from onward.testing.flows import FlowTest
@@ -117,3 +118,36 @@ async def test_a_step_that_really_waits_keeps_its_timeout_and_the_time_of_the_fl
     played = FlowTest(steps={pack: lambda item: item})
     assert await played.run(real.bind()) == ["fetched", "weighed", "['lamp']", "True"]
     assert await played.check_replays(real.bind()) == 3
+
+
+async def test_graphs_are_played_by_what_they_are_called_with() -> None:
+    @flow
+    async def shop() -> list[str]:
+        made = await graph("site.dot", {"topic": "lamps"})
+        again = await graph("site.dot", {"topic": "kites"}, name="again")
+        try:
+            await graph("broken.dot")
+        except StepFailed as error:
+            return [made["said"], again["said"], error.text]
+        return []
+
+    played = FlowTest(
+        graphs={
+            "site.dot": lambda inputs: {"said": f"about {inputs['topic']}"},
+            "again": {"said": "again"},
+            "broken.dot": ValueError("no paper"),
+        }
+    )
+    assert await played.run(shop.bind()) == ["about lamps", "about kites", "no paper"]
+    assert await played.check_replays(shop.bind()) == 3
+
+
+async def test_a_graph_that_is_not_played_runs_as_it_is() -> None:
+    passing = "digraph p { start [shape=Mdiamond]; exit [shape=Msquare]; start -> exit }"
+
+    @flow
+    async def real() -> str:
+        return str((await graph(passing, {"topic": "lamps"}))["topic"])
+
+    assert await FlowTest().run(real.bind()) == "lamps"
+    assert await FlowTest().check_replays(real.bind()) == 2

@@ -6,7 +6,7 @@ import inspect
 from typing import assert_type
 
 from examples.flow.site import Notes, Page, build, page, pay, picture, research
-from onward import Onward, agent, each, flow, gather
+from onward import GraphResult, Onward, agent, each, flow, gather, graph
 
 
 @flow
@@ -21,6 +21,9 @@ async def typed(topic: str) -> int:
     assert_type(await agent("Note it.", returns=Notes), Notes)
     assert_type(await agent("Note them.", returns=list[Notes]), list[Notes])
     assert_type(await gather(agent("a"), agent("b", returns=Page)), tuple[str, Page])
+    assert_type(await graph("site.dot", {"topic": topic}), GraphResult)
+    assert_type(await gather(graph("a.dot"), page(notes, "b")), tuple[GraphResult, Page])
+    assert_type(await each(graph, ["a.dot", "b.dot"]), list[GraphResult])
     return 1
 
 

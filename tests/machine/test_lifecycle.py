@@ -243,7 +243,7 @@ def test_a_reason_belongs_to_a_status_that_its_stop_leads_to(name: str) -> None:
 def test_the_reasons_are_the_designed_ones() -> None:
     designed = {
         P: ({"signal", "operator", "manager"}, set()),
-        I: ({"restart", "crash", "limit", "in_doubt", "rate_limit"}, set()),
+        I: ({"restart", "crash", "limit", "in_doubt", "rate_limit", "child"}, set()),
         F: (
             {
                 *("step_failed", "no_way_on", "goal_unmet", "crash_loop", "pipeline_error", "flow_changed"),

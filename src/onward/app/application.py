@@ -13,7 +13,7 @@ from onward.clock import SystemClock
 from onward.config import tool_variables
 from onward.engine.control.requests import ForkRequest, Interviewer, Resume, StartRequest
 from onward.engine.log import Folded, RequestTerms
-from onward.engine.sources import read_source
+from onward.engine.sources import is_source, read_source
 from onward.engine.stop import StopSwitch
 from onward.errors import FlowFailed, InvalidInput, Refused
 from onward.model.gate import Answer
@@ -21,7 +21,7 @@ from onward.model.ids import called, keyed_run_id
 from onward.model.run import Run, RunStatus
 from onward.model.stored import as_stored
 from onward.model.values import checked_tags
-from onward.operations.here.submission import directory_of, is_source
+from onward.operations.here.submission import directory_of
 from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, build
 from onward.pipeline.flow_source import NODE
 from onward.pipeline.rules.check import Rule, rules_here

@@ -23,6 +23,7 @@ from onward.engine.control.requests import AutoApprove, CallbackInterviewer, Int
 from onward.engine.definitions import Around
 from onward.engine.engine import Engine, Extensions, ignore
 from onward.engine.messages import Hear
+from onward.engine.sources import is_source
 from onward.errors import InvalidInput
 from onward.handlers.function import (
     ANSWER_BYTES_MAX,
@@ -41,7 +42,7 @@ from onward.model.ids import read_wanted
 from onward.model.run import Run
 from onward.model.settings import DEFAULT_CHATS, ChatSettings
 from onward.model.values import shown
-from onward.operations.here.submission import addition, is_registered_name, is_source, named
+from onward.operations.here.submission import addition, is_registered_name, named
 from onward.operations.local.database import LocalPipelines
 from onward.operations.requests import AddPipeline, EnablePipeline, GetPipeline, ListPipelines, RemovePipeline
 from onward.pipeline.build import Pipeline, Transform, build, checked_transform

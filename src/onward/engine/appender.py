@@ -21,8 +21,10 @@ from typing import Protocol
 import msgspec
 
 from onward.clock import Alarm, Clock, Dice
+from onward.engine.child import ManagedRuns
 from onward.engine.claims import Hold, LeaseKeeper, Observer
 from onward.engine.control.limits import has_room
+from onward.engine.control.requests import Interviewer
 from onward.engine.effects import AtMostOnce
 from onward.engine.files.receipts import StepReceipts
 from onward.engine.files.rooms import Rooms
@@ -110,9 +112,13 @@ class EngineParts(msgspec.Struct, frozen=True, kw_only=True):
     blobs: Blobs
     limits: Limits
     services: RunServices
+    managed: ManagedRuns
+    """Creates and executes the runs that flows wait for."""
     receipts: StepReceipts | None
     show: ShowLine | None
     """Who is shown what steps print."""
+    interviewer: Interviewer | None = None
+    """Who answers the gates of the run, and of those that its flows wait for."""
 
 
 class Turns:

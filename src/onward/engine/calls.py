@@ -40,11 +40,14 @@ from onward.handlers.calls import (
     AgentCalls,
     Answered,
     CallOptions,
+    ChildAsked,
+    ChildEnded,
     PastCall,
     Recorder,
     StepPast,
     StepQuestion,
 )
+from onward.handlers.port import StepContext
 from onward.handlers.user_functions import Functions
 from onward.machine.decide.calls import (
     call_in_doubt,
@@ -233,10 +236,32 @@ class CallRecorder:
         if looks:
             await appender.look()
 
-    def park(self, detail: str, until_us: int | None, asked: Sequence[str]) -> None:
-        """End the attempt, because every branch of the flow waits: for a time, or for answers."""
+    def park(
+        self,
+        detail: str,
+        until_us: int | None,
+        asked: Sequence[str],
+        runs: Sequence[str] = (),
+        *,
+        is_stopped: bool = False,
+    ) -> None:
+        """End the attempt, because every branch of the flow waits: for a time, for answers, or for runs.
+
+        `is_stopped`: all of these have stopped, and only a person continues them.
+        """
         gates = [gate_of_call(self._started.step, key, 0) for key in asked]
-        self._holding.park(detail, until_us, gates)
+        self._holding.park(detail, until_us, gates, runs, is_stopped=is_stopped)
+
+    async def child(self, step: StepContext, asked: ChildAsked) -> ChildEnded:
+        """Create a run for a call of a flow, or find it, and execute it or wait for it to its end."""
+        from onward.engine.flow_child import FlowChild  # here, as few flows have one
+
+        self._tries.check_open()
+        child = FlowChild(self, self._parts, step, asked, self._holding, self._under_way)
+        try:
+            return await child.ended()
+        finally:
+            await child.close()
 
     async def ask(self, key: str, question: StepQuestion) -> Decision:
         """What a person answered. Until somebody has, the attempt ends here and the run waits."""

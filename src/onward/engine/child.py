@@ -22,7 +22,7 @@ from onward.errors import InvalidInput, RunNotFound
 from onward.handlers.port import StepContext
 from onward.machine.reasons import ContinuedBy, reason_of
 from onward.model.events import Managed, StepStatus
-from onward.model.ids import called, can_be_registered, read_wanted
+from onward.model.ids import called, can_be_registered, idempotency_key, read_wanted
 from onward.model.run import AttemptState, Run, RunStatus, Simulation
 from onward.pipeline.build import Pipeline
 from onward.pipeline.condition import Condition, parse_condition, resolver
@@ -206,25 +206,47 @@ async def find_or_make(runs: ManagedRuns, step: StepContext) -> str:
 
 
 async def _make(runs: ManagedRuns, step: StepContext, run_id: str) -> Run:
+    written = setting(step, "stack.child_dotfile")
+    if not written:
+        raise InvalidInput(
+            f"node {step.node.id!r} manages a child run, but names no file for it; "
+            'write stack.child_dotfile="FILE.dot" on the graph or on the node.'
+        )
     parent = (await runs.journal.load(step.run_id)).run
+    new = NewChild(run_id, f"node {step.node.id!r}", step.step, "", handed_on(step), _workdir(step, parent))
+    return await create_child(runs, parent, new, await child_pipeline(runs, parent, written))
+
+
+class NewChild(msgspec.Struct, frozen=True):
+    """A run that a step, or a call of a flow, wants to have. `what` is how sentences call who wants it."""
+
+    id: str
+    what: str
+    step: str
+    call: str
+    inputs: Mapping[str, Any]
+    workdir: str | None
+
+
+async def create_child(runs: ManagedRuns, parent: Run, new: NewChild, pipeline: Pipeline) -> Run:
+    """Create a child, queued. Created again, it is the same run. Its calls are charged to the first run."""
     depth = 1 + (parent.managed_by.depth if parent.managed_by else 0)
     if depth > DEPTH_MAX:
         raise InvalidInput(
-            f"node {step.node.id!r} would create a child run {depth} levels below the first; "
+            f"{new.what} would create a child run {depth} levels below the first; "
             f"runs manage runs at most {DEPTH_MAX} deep. Does a pipeline manage itself?"
         )
-    pipeline = await _pipeline(runs, step, parent)
     # Whatever would refuse the child when it runs must refuse it now, before it exists.
-    workdir = _workdir(step, parent)
-    runs.check_served(pipeline, parent.simulation, workdir)
+    runs.check_served(pipeline, parent.simulation, new.workdir)
+    by = idempotency_key(parent.id, new.step)
     start = StartRequest(
-        inputs=handed_on(step),
-        run_id=run_id,
+        inputs=new.inputs,
+        run_id=new.id,
         simulation=parent.simulation,
         on_owner_loss=parent.on_owner_loss,
-        terms=RequestTerms(f"child of {step.idempotency_key}"),
-        managed_by=Managed(run=parent.id, step=step.step, depth=depth),
-        workdir=workdir,
+        terms=RequestTerms(f"child of {by}/{new.call}" if new.call else f"child of {by}"),
+        managed_by=Managed(run=parent.id, step=new.step, depth=depth, call=new.call),
+        workdir=new.workdir,
         chat=parent.chat,
         project=parent.project,
         charged_to=parent.charged_to or parent.id,
@@ -232,17 +254,11 @@ async def _make(runs: ManagedRuns, step: StepContext, run_id: str) -> Run:
     return (await runs.submit(pipeline, start)).run
 
 
-async def _pipeline(runs: ManagedRuns, step: StepContext, parent: Run) -> Pipeline:
-    """What the child runs: a file beside the parent's, or else a registered pipeline.
+async def child_pipeline(runs: ManagedRuns, parent: Run, written: str) -> Pipeline:
+    """What a child runs: a file beside the parent's, or else a registered pipeline.
 
     A registered parent has no file, and so nothing beside it.
     """
-    written = setting(step, "stack.child_dotfile")
-    if not written:
-        raise InvalidInput(
-            f"node {step.node.id!r} manages a child run, but names no file for it; "
-            'write stack.child_dotfile="FILE.dot" on the graph or on the node.'
-        )
     path = beside(parent.path, written)
     if _is_registered(written, parent, path):
         return await runs.registry.find(read_wanted(written))

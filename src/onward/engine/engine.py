@@ -14,6 +14,7 @@ import msgspec
 
 from onward.clock import Clock, Dice, Ids
 from onward.engine.appender import EngineParts, WaitingCalls
+from onward.engine.awaited import AwaitedRuns
 from onward.engine.claims import Claims, Dropped, LeaseKeeper, Observer
 from onward.engine.control.create import Creating, Submitting
 from onward.engine.control.intervene import Answering, HolderRequests
@@ -401,10 +402,15 @@ class Engine:
             blobs=self.store.blobs,
             limits=self.store.limits,
             services=self,
+            managed=self,
             receipts=self._receipts,
             show=self._extensions.show,
         )
-        return Runner(self._claims, self._serving, self.sources, parts, files)
+        return Runner(self._claims, self._serving, self.sources, parts, files, self._awaited)
+
+    @cached_property
+    def _awaited(self) -> AwaitedRuns:
+        return AwaitedRuns(self.store.runs, self._claims, self._clock)
 
     @cached_property
     def _creating(self) -> Creating:
@@ -424,7 +430,7 @@ class Engine:
 
     @cached_property
     def _requests(self) -> HolderRequests:
-        return HolderRequests(self.journal, self._claims, self._workspaces)
+        return HolderRequests(self.journal, self._claims, self._workspaces, self._awaited)
 
     @cached_property
     def _resuming(self) -> Resuming:
@@ -466,7 +472,9 @@ class Engine:
     @cached_property
     def _sweeper(self) -> Sweeper:
         tidying = MessageTidying(self.store.messages, self._clock)
-        return Sweeper(self.store.runs, self.store.gates, self.store.workers, self._claims, tidying)
+        return Sweeper(
+            *(self.store.runs, self.store.gates, self.store.workers, self._claims, tidying), self._awaited
+        )
 
 
 def _both(first: Observer, second: Observer) -> Observer:

@@ -15,7 +15,7 @@ from onward.engine.agent_log import AGAIN, AgentPast, agent_of
 from onward.engine.call_log import CallMemory, KeptContent
 from onward.engine.journal import Journal
 from onward.handlers.calls import PastCall
-from onward.model.call import CallFinished, CallKind, CallLost, CallStarted, CallStatus
+from onward.model.call import STARTED, CallFinished, CallKind, CallLost, CallStarted, CallStatus
 from onward.model.events import Event, StepFinished
 from onward.model.gate import GateOpened
 from onward.model.ids import node_of, place_of
@@ -26,7 +26,7 @@ from onward.store.port.retention import Blobs
 
 _KINDS = frozenset(kind.__name__ for kind in (CallStarted, CallFinished, CallLost, GateOpened))
 _Calls = dict[str, PastCall]
-AGENT = CallKind.AGENT.value
+AGENT, RUN = CallKind.AGENT.value, CallKind.RUN.value
 
 
 class FlowHistory(msgspec.Struct, frozen=True):
@@ -108,6 +108,9 @@ def _note(
         case CallFinished():  # nearly always
             if event.step != step:
                 return
+            if event.type == RUN and event.call.endswith(STARTED):
+                _note_started(_past(found, event.call.removesuffix(STARTED), record), event)
+                return
             past = _past(found, event.call, record)
             past.type, past.about = sys.intern(event.type) or past.type, event.about or past.about
             past.inputs, past.patches = event.inputs or past.inputs, event.patches or past.patches
@@ -142,6 +145,11 @@ def _note(
             elif call and asking == step:
                 past = _past(found, call, record)
                 past.type, past.inputs, past.patches = CallKind.GATE.value, event.question, event.patches
+
+
+def _note_started(past: PastCall, named: CallFinished) -> None:
+    """A call has begun that waits for a run; until it has an answer, its value says which."""
+    past.type, past.inputs, past.patches, past.value = RUN, named.inputs, named.patches, named.value
 
 
 def _note_agents(

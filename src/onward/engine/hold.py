@@ -22,7 +22,7 @@ from onward.engine.persist import unbroken
 from onward.errors import InvalidInput, Refused
 from onward.handlers.calls import StepQuestion
 from onward.machine.decide.calls import attempt_over, hold_attempt
-from onward.machine.fold.calls import GATE, PAUSE, WAIT
+from onward.machine.fold.calls import CHILD, GATE, PAUSE, WAIT
 from onward.model.call import AttemptHeld, LimitHit
 from onward.model.events import Event, StepStarted
 from onward.model.run import Run
@@ -104,15 +104,32 @@ class AttemptHold:
         await self.over.wait()
         raise attempt_over(self._appender.run.id, self._started.step)
 
-    def park(self, detail: str, until_us: int | None, gates: Sequence[str]) -> None:
-        """End the attempt of a flow all of whose branches wait; it continues with the first that need not."""
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the attempt is to stop, and begins no further call."""
+        return self._wanted is not None
+
+    def park(
+        self,
+        detail: str,
+        until_us: int | None,
+        gates: Sequence[str],
+        runs: Sequence[str] = (),
+        *,
+        is_stopped: bool = False,
+    ) -> None:
+        """End the attempt of a flow all of whose branches wait; it continues with the first that need not.
+
+        `is_stopped`: it waits for nothing but `runs`, which have stopped.
+        """
         self._wanted = self._wanted or AttemptHeld(
             step=self._started.step,
             attempt=self._started.attempt,
-            reason=WAIT,
+            reason=CHILD if is_stopped else WAIT,
             detail=detail,
             until_us=until_us,
             gates=tuple(gates),
+            runs=tuple(runs),
         )
         self._hold_if_idle()
 

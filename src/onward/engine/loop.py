@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from onward.clock import Clock
 from onward.engine.appender import Appender, EngineParts
 from onward.engine.attempt import EXPIRED, STOPPED, AttemptRunner, Executor
+from onward.engine.awaited import AwaitedRuns
 from onward.engine.claims import Claims, Hold, Reply
 from onward.engine.control.requests import Interviewer
 from onward.engine.definitions import Serving
@@ -279,6 +280,7 @@ class ServedPipeline(Frozen, frozen=True):
 
     definition: Definition
     handlers: Mapping[str, Handler]
+    interviewer: Interviewer | None = None
 
 
 class Runner(msgspec.Struct, frozen=True):
@@ -289,14 +291,14 @@ class Runner(msgspec.Struct, frozen=True):
     sources: Sources
     parts: EngineParts
     files: RunFiles | None
+    awaited: AwaitedRuns
 
     async def served(self, run: Run, interviewer: Interviewer | None = None) -> ServedPipeline:
         """What executing a run needs: its stored definition, and handlers."""
         definition = self.serving.definition(await self.sources.stored(run))
         ahead = nodes_ahead(definition.graph, run)
-        return ServedPipeline(
-            definition, self.serving.handlers_for(definition, run.simulation, interviewer, ahead)
-        )
+        handlers = self.serving.handlers_for(definition, run.simulation, interviewer, ahead)
+        return ServedPipeline(definition, handlers, interviewer)
 
     async def run(
         self, claimed: Reply, served: ServedPipeline, stop: StopSwitch, action: Action | None = None
@@ -347,7 +349,7 @@ class Runner(msgspec.Struct, frozen=True):
             if self.files is not None:
                 self.files.open(served.definition, folded.run)
             loop = RunLoop(
-                self._parts_with(served.handlers),
+                self._parts_with(served),
                 served.definition,
                 folded,
                 stop,
@@ -362,10 +364,13 @@ class Runner(msgspec.Struct, frozen=True):
         except BaseException as error:  # also one that goes through everything, such as a library's panic
             self.claims.dropped.drop(folded.lease, error)
             raise
+        await self.awaited.stopped(ended.run)
         return ended
 
-    def _parts_with(self, handlers: Mapping[str, Handler]) -> EngineParts:
-        return self.parts if handlers is self.parts.handlers else replace(self.parts, handlers=handlers)
+    def _parts_with(self, served: ServedPipeline) -> EngineParts:
+        if served.handlers is self.parts.handlers and served.interviewer is None:
+            return self.parts
+        return replace(self.parts, handlers=served.handlers, interviewer=served.interviewer)
 
 
 def _claim_a_new_run(run: Run, holder_view: HolderView) -> Sequence[Event]:

@@ -93,7 +93,7 @@ class _Watch:
             self._instructor = Instructor(runs, clock, agent, step, settings.cooldown_s)
         self._child = ""
         self._news = asyncio.Event()
-        self.execution = ChildExecution(runs, clock, step, interviewer, self._news)
+        self.execution = ChildExecution(runs, clock, step.stopping, interviewer, self._news)
         self._began_s = self._cycle_s = clock.awake_s()
         self._cycles = 0
         self._has_retried = False
@@ -254,17 +254,18 @@ STOP_S = 2.0  # how long a child that is stopped may take to record it
 
 
 class ChildExecution:
-    """Executes the child of one attempt of a managing step. Sets `news` when it stops."""
+    """Executes the child of one attempt of a managing step, or of a call. Sets `news` when it stops."""
 
     def __init__(
         self,
         runs: ManagedRuns,
         clock: Clock,
-        step: StepContext,
+        stopping: asyncio.Event,
         interviewer: Interviewer | None,
         news: asyncio.Event,
     ) -> None:
-        self._runs, self._clock, self._step, self._news = runs, clock, step, news
+        """`stopping` is set when the step may end early."""
+        self._runs, self._clock, self._stopping, self._news = runs, clock, stopping, news
         self._interviewer, self._is_asking = interviewer, False
         self._stop = StopSwitch(grace_s=None)  # the manager's own grace counts for both
         self._relay = asyncio.create_task(self._relay_stop())
@@ -273,12 +274,18 @@ class ChildExecution:
 
     async def _relay_stop(self) -> None:
         """Ask the child to stop when its manager is asked, whatever the loop is doing."""
-        await self._step.stopping.wait()
-        self._stop.request(reasons.MANAGER)
+        await self._stopping.wait()
+        self.stop()
         self._news.set()
+
+    def stop(self) -> None:
+        """Let the child stop after its step; it is not executed here any more."""
+        if self._stop.reason is None:  # a second time would mean: now
+            self._stop.request(reasons.MANAGER)
 
     @property
     def is_under_way(self) -> bool:
+        """Whether the child is executed here."""
         return self._task is not None
 
     def may_start(self, child: Folded) -> bool:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onward.clock import Clock
+from onward.engine.awaited import AwaitedRuns
 from onward.engine.claims import Claims
 from onward.engine.journal import Journal
 from onward.engine.log import Folded
@@ -224,9 +225,15 @@ class Sweeper:
     """Takes over runs whose holder is dead. One bad run never keeps it from the others."""
 
     def __init__(
-        self, runs: Runs, gates: Gates, workers: Workers, claims: Claims, messages: MessageTidying
+        self,
+        runs: Runs,
+        gates: Gates,
+        workers: Workers,
+        claims: Claims,
+        messages: MessageTidying,
+        awaited: AwaitedRuns,
     ) -> None:
-        self._messages = messages
+        self._messages, self._awaited = messages, awaited
         self._runs, self._gates, self._workers, self._claims = runs, gates, workers, claims
         self._logged: dict[str, str] = {}
 
@@ -250,6 +257,7 @@ class Sweeper:
                 continue
             if found is not None:
                 (requeued if found.status is RunStatus.QUEUED else stopped).append(found)
+        await self._awaited.sweep()
         await self._messages.tidy()
         return SweepResult(tuple(stopped), tuple(requeued), tuple(broken))
 

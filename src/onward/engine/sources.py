@@ -157,6 +157,11 @@ def _ahead_of_gates(run: Run) -> Iterator[Choice]:
         yield from gate.choices if gate.decided is None else (gate.decided,)
 
 
+def is_source(text: str) -> bool:
+    """Whether it is the text of a pipeline, and not the path of a file."""
+    return "{" in text or "\n" in text or not text.strip()
+
+
 def beside(path: str | None, written: str) -> str:
     """A path as the pipeline file at `path` means it: from the directory that the file is in."""
     return os.path.abspath(os.path.join(os.path.dirname(path) if path else "", written))

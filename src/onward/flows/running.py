@@ -90,11 +90,13 @@ def _as_data(value: Any) -> Any:
 
 
 class Parked(msgspec.Struct, frozen=True):
-    """What a branch waits for: a time, or an answer."""
+    """What a branch waits for: a time, an answer, or a run. `is_stopped`: only a person continues that."""
 
     says: str
     until_us: int | None = None
     is_asked: bool = False
+    run: str = ""
+    is_stopped: bool = False
 
 
 class Stage(Protocol):
@@ -402,9 +404,10 @@ class FlowRun:
             return
         times = [one.until_us for one in self.waits.values() if one.until_us is not None]
         asked = [key for key, one in self.waits.items() if one.is_asked]
-        self.recorder.park(
-            "; ".join(one.says for one in self.waits.values())[:500], min(times, default=None), asked
-        )
+        runs = [one.run for one in self.waits.values() if one.run]
+        is_stopped = all(one.is_stopped for one in self.waits.values())
+        says = "; ".join(one.says for one in self.waits.values())[:500]
+        self.recorder.park(says, min(times, default=None), asked, runs, is_stopped=is_stopped)
 
     # -- branches ------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -42,7 +42,7 @@ from onward.pipeline.gate import (
 from onward.redact.redactor import Redactor
 
 if TYPE_CHECKING:
-    from onward.handlers.port import Handler
+    from onward.handlers.port import Handler, StepContext
 
 TEXT_CHARACTERS_MAX = 10_000
 CHOICES_MAX = 50
@@ -350,8 +350,56 @@ class AgentCalls(msgspec.Struct, frozen=True):
     parked: Callable[[str], AbstractContextManager[None]]
 
 
+class ChildHooks(Protocol):
+    """What a flow does around a run that one of its calls waits for."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the flow makes no more calls."""
+        ...
+
+    def under_way(self) -> AbstractContextManager[None]:
+        """The run is executed here inside; the flow does not end before it has stopped."""
+        ...
+
+    def parked(
+        self, run: str, says: str, until_us: int | None, *, is_stopped: bool
+    ) -> AbstractAsyncContextManager[None]:
+        """The branch waits inside for the run, which is not executed here. `is_stopped`: for a person."""
+        ...
+
+
+class ChildAsked(msgspec.Struct, frozen=True):
+    """A run that a call of a flow waits for: of a pipeline (a path, its text or a registered name).
+
+    `started` is the run that the log names, if it names one. `fails`: the call has failed before, and is made
+    again. `inputs` and `patches` are those of the call.
+    """
+
+    key: str
+    pipeline: str
+    values: Mapping[str, Any]
+    inputs: str
+    patches: tuple[str, ...]
+    started: str
+    fails: bool
+    hooks: ChildHooks
+
+
+class ChildEnded(msgspec.Struct, frozen=True):
+    """How such a run ended; `failure` says why it did not complete."""
+
+    run_id: str
+    context: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    failure: str = ""
+
+
 class Recorder(Protocol):
     """Makes the calls of one attempt and records their answers."""
+
+    async def child(self, step: StepContext, asked: ChildAsked) -> ChildEnded:
+        """Create a run for a call of a flow, or find it, and execute it or wait for it to its end."""
+        ...
 
     def of_agent(self, calls: AgentCalls) -> Recorder:
         """What records the calls of an agent in a flow, which are answered by their keys."""
@@ -439,8 +487,19 @@ class Recorder(Protocol):
         """Wait until then, no longer than the attempt; `looks`: or until others may have written."""
         ...
 
-    def park(self, detail: str, until_us: int | None, asked: Sequence[str]) -> None:
-        """End the attempt, because every branch of the flow waits: for a time, or for answers."""
+    def park(
+        self,
+        detail: str,
+        until_us: int | None,
+        asked: Sequence[str],
+        runs: Sequence[str] = (),
+        *,
+        is_stopped: bool = False,
+    ) -> None:
+        """End the attempt, because every branch of the flow waits: for a time, for answers, or for runs.
+
+        `is_stopped`: all of these have stopped, and only a person continues them.
+        """
         ...
 
     async def ask(self, key: str, question: StepQuestion) -> Decision:

@@ -96,6 +96,8 @@ IN_DOUBT = _row(
 )
 RATE_LIMIT = _row("rate_limit", Reason(INTERRUPTED, _MANAGER, "the provider asked to retry later"))
 
+CHILD = _row("child", Reason(INTERRUPTED, _PERSON, "a run that its flow waits for has stopped"))
+
 # A manager resumes a failed child for each of its own retries, whatever the reason.
 STEP_FAILED = _row(
     "step_failed",

@@ -42,6 +42,12 @@ class CallKind(StrEnum):
     GATE = "gate"
     TIMER = "timer"
     """A flow sleeps."""
+    RUN = "run"
+    """A flow runs a graph as a run of its own. `KEY/start` names that run, before it exists."""
+
+
+STARTED = "/start"
+"""How the key ends of the call that names the run of another call."""
 
 
 class CallStatus(StrEnum):
@@ -200,9 +206,10 @@ class LimitHit(_Value, frozen=True, kw_only=True):
 class AttemptHeld(Event, frozen=True, kw_only=True):
     """An attempt stopped between two calls, and continues later with their answers. It spends no retry.
 
-    `reason` is `limit`, `rate_limit`, `gate`, `wait` (of a flow) or `pause`; `until_us` is when it can
-    continue by itself. `limit` is the one that stops it, if one does. `gates` are those whose answers it
-    waits for: it continues with the first.
+    `reason` is `limit`, `rate_limit`, `gate`, `wait` or `child` (of a flow) or `pause`; `until_us` is when it
+    can continue by itself. `limit` is the one that stops it, if one does. `gates` are those whose answers it
+    waits for, and `runs` the runs whose ends: it continues with the first. With `child` all of these have
+    stopped, and only a person continues them.
     """
 
     step: str
@@ -212,6 +219,7 @@ class AttemptHeld(Event, frozen=True, kw_only=True):
     until_us: Instant | None = None
     limit: LimitHit | None = None
     gates: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
 
 
 class HoldsLifted(Event, frozen=True, kw_only=True):

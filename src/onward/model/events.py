@@ -171,11 +171,15 @@ class LastOutput(
 class Managed(
     msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """Which step of which run manages this run, and how many managers are above it."""
+    """Which step of which run manages this run, and how many managers are above it.
+
+    `call` is the key of the call that waits for it, if the step is a flow.
+    """
 
     run: str
     step: str
     depth: Number = 1
+    call: str = ""
 
 
 class RunCreated(ContextEvent, frozen=True, kw_only=True):

@@ -160,6 +160,11 @@ def child_run_id(run_id: str, step: str, at_us: int) -> str:
     return derived_run_id(at_us, f"child of {idempotency_key(run_id, step)}")
 
 
+def called_run_id(run_id: str, step: str, call: str, at_us: int) -> str:
+    """The run that a call of a flow waits for: it sorts by when the flow began, and no other call has it."""
+    return derived_run_id(at_us, f"child of {idempotency_key(run_id, step)} at {call}")
+
+
 def idempotency_key(run_id: str, step: str) -> str:
     """The same on every attempt of a step, for the service that it calls."""
     return f"{run_id}/{step}"

@@ -36,7 +36,7 @@ def simulation_of(created: RunCreated) -> Simulation | None:
     return Simulation(script=created.simulation, real_tools=not created.simulates_tools)
 
 
-FOLD_VERSION = 23
+FOLD_VERSION = 24
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
 RESTARTED_AS = "restarted_as"
@@ -120,6 +120,8 @@ class StepCalls(Frozen, frozen=True, kw_only=True):
     """What those cost."""
     cut_off: int = 0
     """How many of its requests to models were lost, and are sent again if it continues."""
+    children: dict[str, str] = {}
+    """The runs that calls of a flow wait for, by the keys of these."""
 
 
 class OpenStep(Frozen, frozen=True, kw_only=True):
@@ -129,8 +131,8 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
     `began_at_us` is when the last try started; `worked_us` is how long those before it took. `held` is why an
     attempt stopped between two calls, and `holds` how often in a row it did so for a provider. `stop` is the
     reason of its own for which a failed attempt stops the run; `thread` the key of the conversation it is in.
-    `gates` are those whose answers a held attempt waits for. `opened_at_us` is when its first attempt
-    started.
+    `gates` are those whose answers a held attempt waits for, and `awaits` the runs whose ends. `opened_at_us`
+    is when its first attempt started.
     """
 
     step: str
@@ -158,6 +160,13 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
     """The limit that held it, if one did."""
     gates: tuple[str, ...] = ()
     opened_at_us: int = 0
+    awaits: tuple[str, ...] = ()
+
+    @property
+    def children(self) -> tuple[str, ...]:
+        """The runs that it manages and that have not ended for it."""
+        calls = () if self.calls is None else self.calls.children.values()
+        return tuple(calls) if self.child is None else (self.child, *calls)
 
 
 class Gate(Frozen, frozen=True, kw_only=True):
@@ -410,6 +419,11 @@ class Run(Frozen, frozen=True, kw_only=True):
     def ended_at_node(self) -> str | None:
         """The node without edges at which a completed run ended; None if it reached the exit."""
         return self.detail if self.reason == DEAD_END else None
+
+    @property
+    def awaits(self) -> tuple[str, ...]:
+        """The runs whose ends its flows wait for, if they do nothing else."""
+        return tuple(child for opened in self.open_steps.values() for child in opened.awaits)
 
     @property
     def is_final(self) -> bool:

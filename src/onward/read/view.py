@@ -5,7 +5,7 @@ Also their steps, as `onward show` prints them, from the projection of the log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, overload
 
 import msgspec
@@ -17,6 +17,7 @@ from onward.machine.ticks import Tick, read_ticks
 from onward.model.chat import chat_of_run
 from onward.model.events import WORKTREE, LastOutput, Managed, branch_name
 from onward.model.gate import Choice
+from onward.model.ids import display_id
 from onward.model.limits import VISITS
 from onward.model.row import RegisteredWorker, RunRow, WaitingFor, handlers_missing, waiting_for
 from onward.model.run import AttemptState, Branch, Gate, OpenStep, Pending, Run, RunStatus
@@ -161,12 +162,13 @@ def known_row(row: RunRow, holder: Holder | None) -> RunRow:
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """What is known beside the state of a run: who could take it if it is queued, and the limit that stopped
-    it."""
+    """What is known beside the state of a run: who could take it if it is queued, the limit that stopped it,
+    and how the runs stand that it waits for."""
 
     now_us: int
     limit: run_shapes.LimitStop | None = None
     workers: Sequence[RegisteredWorker] | None = None
+    awaits: Mapping[str, RunStatus] = {}
 
 
 def view_run(
@@ -186,6 +188,10 @@ def view_run(
         "open_steps": [_view_open_step(opened) for opened in run.open_steps.values()],
         "limit": beside.limit,
         "gates": [view_gate(gate) for gate in run.gates.values()],
+        "awaits": [
+            {"id": id, "display_id": display_id(id), "status": status.value}
+            for id, status in beside.awaits.items()
+        ],
         "restart_of": run.restart_of,
         "restarted_as": run.restarted_as,
         "branches": [_view_branch(id, branch) for id, branch in run.branches.items() if id],

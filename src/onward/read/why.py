@@ -221,6 +221,8 @@ def banner_of(
             return _at_limit(shown, limit)
         case RunStatus.INTERRUPTED if row.reason == reasons.RATE_LIMIT:
             return _rate_limited(shown, row, now_us)
+        case RunStatus.INTERRUPTED if row.reason == reasons.CHILD:
+            return _awaiting(shown, row)
         case RunStatus.INTERRUPTED:
             return _interrupted(shown, row)
         case RunStatus.FAILED if row.reason == reasons.CRASH_LOOP:
@@ -299,6 +301,12 @@ def _rate_limited(shown: BannerShown, row: RunRow, now_us: int) -> BannerShown:
         "actions": ["try_now"],
         "until": until,
     }
+
+
+def _awaiting(shown: BannerShown, row: RunRow) -> BannerShown:
+    title = "A run that this one waits for has stopped."
+    line = f"{sentence(row.detail)} {shown['line']}"
+    return {**shown, "kind": "child", "title": title, "line": line, "actions": ["resume", "dismiss"]}
 
 
 def _interrupted(shown: BannerShown, row: RunRow) -> BannerShown:

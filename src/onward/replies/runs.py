@@ -239,10 +239,10 @@ class LimitStop(TypedDict):
 class BannerShown(TypedDict):
     """The one card that a stopped run shows.
 
-    `kind` is in_doubt, limit, restart, crash, rate_limit, crash_loop, failed, final or paused; `colour` is
-    amber, red or slate. `line` says what is kept and what is done again. `actions` are in the order of their
-    buttons: retry, skip, continue, abort, raise_limit, resume, fresh, dismiss, try_now, open_log, fork.
-    `until` is when it continues by itself.
+    `kind` is in_doubt, limit, restart, crash, rate_limit, child, crash_loop, failed, final or paused;
+    `colour` is amber, red or slate. `line` says what is kept and what is done again. `actions` are in the
+    order of their buttons: retry, skip, continue, abort, raise_limit, resume, fresh, dismiss, try_now,
+    open_log, fork. `until` is when it continues by itself.
     """
 
     kind: str
@@ -285,7 +285,8 @@ class RunState(RunListed):
 
     `completed` are the newest 100 steps that finished, in order: `steps_finished` counts all of them, and
     `onward show` lists them. `stops` are the newest 20, `stops_count` counts all; `onward events` has them.
-    `pipeline_version`: the registered version of its pipeline, if it was started by that name.
+    `pipeline_version`: the registered version of its pipeline, if it was started by that name. `awaits` are
+    the runs whose ends its flows wait for, if it waits for any.
     """
 
     pipeline_version: int | None
@@ -295,6 +296,7 @@ class RunState(RunListed):
     open_steps: list[OpenStepShown]
     limit: LimitStop | None
     gates: list[GateShown]
+    awaits: list[RunNamed]
     restart_of: str | None
     restarted_as: str | None
     branches: list[BranchShown]

@@ -7,6 +7,7 @@ await test.check_replays(build.bind("durable"))
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from onward.engine.control.requests import ForkRequest, Resume, StartRequest
 from onward.engine.engine import Engine
 from onward.errors import FlowFailed, InvalidInput
 from onward.flows.define import Bound, Step
+from onward.flows.graphs import GRAPH, GraphResult
 from onward.flows.handler import FlowHandler
 from onward.handlers.port import Handler, StepContext
 from onward.machine.definition import AGENT
@@ -44,7 +46,9 @@ class FlowTest:
     `steps` says what steps do here, by the step or its name: return a value, raise an exception, or what a
     function says; the others run as they are. Agents are played by their names or keys, by a function that
     gets the prompt; or `model` is what a scripted model says to all of them, and their tools are used.
-    `answers` are those of people, by the question or its key.
+    `graphs` says what graphs leave in their context, by the path or name that the flow gives, or by the key
+    of the call: a dict, an exception, or a function that gets the inputs. `answers` are those of people, by
+    the question or its key.
     """
 
     def __init__(
@@ -53,13 +57,14 @@ class FlowTest:
         answers: Mapping[str, Said] | None = None,
         steps: Mapping[Step[..., Any] | str, Any] | None = None,
         model: ModelScript | None = None,
+        graphs: Mapping[str, Any] | None = None,
     ) -> None:
         self._model = model
         self._answers = dict(answers or {})
         self._stands_in = {
             one if isinstance(one, str) else one.name: _function(played)
             for one, played in (steps or {}).items()
-        }
+        } | {f"{GRAPH}{one}": _graph(_function(played)) for one, played in (graphs or {}).items()}
         self.calls: list[str] = []
         """The keys of the calls that the last flow made, in the order in which they were recorded."""
 
@@ -105,6 +110,16 @@ def _function(played: Any) -> Callable[..., Any]:
         return played
 
     return answer
+
+
+def _graph(played: Callable[..., Any]) -> Callable[..., Any]:
+    """What stands in for a graph: a function that says what it leaves in its context."""
+
+    async def run(inputs: Mapping[str, Any]) -> GraphResult:
+        context = played(inputs)
+        return GraphResult("played", await context if inspect.isawaitable(context) else context)
+
+    return run
 
 
 def _agents(script: ModelScript | None, clock: ManualClock) -> Handler:

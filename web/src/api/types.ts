@@ -73,6 +73,7 @@ export interface AttemptHeldEvent {
   until_us?: number | null
   limit?: LimitHit | null
   gates?: string[]
+  runs?: string[]
 }
 
 /** An attempt was stopped before it ended; what it did outside is unknown. */
@@ -305,6 +306,7 @@ export interface ChatPage {
 /** A run of a chat: what its message asked for, and which of its planned agents have yet to finish. */
 export interface ChatRunShown {
   agents_left: string[]
+  awaits: RunNamed[]
   banner: BannerShown | null
   branches: BranchShown[]
   chat: string
@@ -817,6 +819,7 @@ export interface Managed {
   run: string
   step: string
   depth?: number
+  call?: string
 }
 
 /** The step that manages a run, and how many managers are above it, itself included. */
@@ -1343,6 +1346,7 @@ export interface RunNamed {
 
 /** A run with all that happened in it; `left` is what its steps in doubt left behind. */
 export interface RunPage {
+  awaits: RunNamed[]
   banner: BannerShown | null
   branches: BranchShown[]
   chat: string
@@ -1457,6 +1461,7 @@ export interface RunResumedEvent {
 
 /** A run in full: what it finished, what is open, and its context. */
 export interface RunState {
+  awaits: RunNamed[]
   banner: BannerShown | null
   branches: BranchShown[]
   chat: string
@@ -1536,6 +1541,7 @@ export interface RunWaitingEvent {
 
 /** A run that was resumed, or a fork that was made, and what whoever asked for it should know. */
 export interface RunWithNotice {
+  awaits: RunNamed[]
   banner: BannerShown | null
   branches: BranchShown[]
   chat: string

@@ -88,6 +88,9 @@ class Foreground(msgspec.Struct, frozen=True):
         if run["status"] == "running":  # by somebody else: what is executed here is told when it has stopped
             follow = self.common.command("events", called(run["id"]), "--follow")
             self.out.say(f"follow it with: {follow}")
+        if run["managed_by"] is not None and run["status"] in (*FINAL, "failed"):
+            above = called(run["managed_by"]["run"])
+            self.out.say(f"it is a part of run {above}: {self.common.command('show', above)}")
         ahead = next_command(run, self.common, answer=answer)
         if ahead:
             self.out.say(f"continue with: {ahead}")

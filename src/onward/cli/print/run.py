@@ -95,6 +95,8 @@ def _next_command(run: Mapping[str, Any], common: Common, answer: Sequence[str])
     match run["status"]:
         case "waiting" if asleep_until(run):
             return common.command("resume", name)
+        case "waiting" | "interrupted" if command := _of_awaited(run, common):
+            return command
         case "waiting":
             return common.command("answer", name, *answer)
         case "paused" | "interrupted" | "failed" if flags := resume_flags(reason, run["step_in_doubt"]):
@@ -107,6 +109,19 @@ def _next_command(run: Mapping[str, Any], common: Common, answer: Sequence[str])
             return common.command("resume", name)
         case _:
             return None
+
+
+def _of_awaited(run: Mapping[str, Any], common: Common) -> str | None:
+    """What to type about the first of the runs that it waits for; None if it asks something itself."""
+    if any(gate["decided"] is None for gate in run["gates"]):
+        return None
+    for child in run["awaits"]:
+        match child["status"]:
+            case "waiting":
+                return common.command("answer", called(child["id"]))
+            case "paused" | "interrupted":
+                return common.command("resume", called(child["id"]))
+    return common.command("resume", called(run["id"])) if run["awaits"] else None
 
 
 def _raise(limit: LimitStop | None) -> tuple[str, ...]:
@@ -127,7 +142,7 @@ def summary(run: RunState) -> str:
             return f"{name} waits until {until}; a worker continues it then, or you do"
         case "waiting":
             gates = ", ".join(gate["gate"] for gate in run["gates"] if gate["decided"] is None)
-            return f"{name} waits for an answer at {gates}"
+            return f"{name} waits for an answer at {gates}" if gates else f"{name} waits {detail}"
         case "cancelled":
             return f"{name} cancelled for good" + (f" ({detail})" if detail else "")
         case "running":

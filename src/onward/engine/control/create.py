@@ -114,7 +114,9 @@ class Creating(msgspec.Struct, frozen=True):
         `variables` are those that its commands get, if they are known.
         """
         check_given(start.inputs)
-        inputs = take_inputs(pipeline.graph, start.inputs, may_be_more=start.managed_by is not None)
+        by = start.managed_by
+        # A managing step hands all of its context on; a flow says what it means.
+        inputs = take_inputs(pipeline.graph, start.inputs, may_be_more=by is not None and not by.call)
         PRIORITY.check(start.priority, "priority")
         if start.on_owner_loss not in ON_OWNER_LOSS:
             raise InvalidInput(

@@ -14,6 +14,7 @@ from functools import partial
 import msgspec
 
 from onward.clock import Clock
+from onward.engine.awaited import AwaitedRuns
 from onward.engine.child import ORPHANED, latest
 from onward.engine.claims import Claims
 from onward.engine.control.requests import AsksSeveral, Informed, Interviewer, answers_of
@@ -271,6 +272,7 @@ class HolderRequests(msgspec.Struct, frozen=True):
     journal: Journal
     claims: Claims
     workspaces: Workspaces
+    awaited: AwaitedRuns
 
     async def pause(
         self, run_id: str, *, after: str = "step", by: str = "user", terms: RequestTerms = NO_TERMS
@@ -297,6 +299,7 @@ class HolderRequests(msgspec.Struct, frozen=True):
         await self.cancel_orphans(before, folded.run)
         if folded.run.is_final:
             await self.workspaces.close(folded.run)
+            await self.awaited.stopped(folded.run)
         return folded
 
     async def dismiss(self, run_id: str, *, by: str = "user", terms: RequestTerms = NO_TERMS) -> Folded:

@@ -70,7 +70,9 @@ class Starting(msgspec.Struct, frozen=True):
         claimed, action = await self._create(pipeline, definition, start, stop)
         if claimed.folded.run.is_final:  # no step of it needed more than a decision
             await self.runner.leave_files(definition, claimed.folded)
-        return await self.runner.run(claimed, ServedPipeline(definition, handlers), stop, action)
+        return await self.runner.run(
+            claimed, ServedPipeline(definition, handlers, start.interviewer), stop, action
+        )
 
     async def _create(
         self, pipeline: Pipeline, definition: Definition, start: StartRequest, stop: StopSwitch
@@ -248,7 +250,9 @@ class Resuming(msgspec.Struct, frozen=True):
         twice = repeat_notice(definition, known.run, resume.from_node)
         lacks = self._lacking(known.run) if executes else ""
         notice = "; ".join(filter(None, (notice, twice, lacks)))
-        return _Ready(known, pipeline, notice, ServedPipeline(definition, handlers), resume)
+        return _Ready(
+            known, pipeline, notice, ServedPipeline(definition, handlers, resume.interviewer), resume
+        )
 
     async def _check_key_free(self, run: Run) -> None:
         """Refuse a resume that would wait, because another run works under the same exclusive key."""

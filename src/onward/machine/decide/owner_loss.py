@@ -101,11 +101,11 @@ def orphaned(before: Run, after: Run, events: Sequence[ev.Event]) -> list[str]:
     As when the run was cancelled, the step skipped, its branch lost the race, or a resume went elsewhere.
     """
     gone = {
-        name: opened.child
+        name: opened.children
         for name, opened in before.open_steps.items()
-        if opened.child is not None and name not in after.open_steps
+        if opened.children and name not in after.open_steps
     }
     for event in events if gone else ():
         if isinstance(event, ev.StepFinished) and event.outcome.status is not ev.StepStatus.SKIPPED:
             gone.pop(event.step, None)
-    return [*gone.values()]
+    return [child for children in gone.values() for child in children]

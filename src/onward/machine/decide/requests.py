@@ -23,7 +23,7 @@ import msgspec
 from onward.errors import InvalidInput, Refused
 from onward.machine import catalogue
 from onward.machine.decide.calls import doubtful_step, interruption
-from onward.machine.reasons import CRASH, OPERATOR, USER
+from onward.machine.reasons import CHILD, CRASH, OPERATOR, USER
 from onward.model import events as ev
 from onward.model.context import plain_text
 from onward.model.gate import Answer, Choice, GateDecided, GateWithdrawn, Verdict
@@ -77,6 +77,32 @@ def woken(run: Run, now_us: int) -> tuple[ev.Event, ...]:
     if late or run.wake_at_us is None or run.wake_at_us > now_us:
         return late
     return (ev.RunQueued(why="a branch that does not wait for an answer is due", wake_at_us=run.wake_at_us),)
+
+
+REPLAYED_US, REPLAYS = 15, 20
+"""How long an event of a flow's history takes when it runs again, and how often that goes into its wait."""
+
+
+def decide_awaited(run: Run, holder_view: HolderView, *, child: str) -> tuple[ev.Event, ...]:
+    """Let a flow continue that waits for a run which has ended.
+
+    A flow with a long history does not run again for each of ten thousand such runs: it waits for more.
+    """
+    stands = run.status is RunStatus.WAITING or (run.status is RunStatus.INTERRUPTED and run.reason == CHILD)
+    waits = [opened for opened in run.open_steps.values() if child in opened.awaits] if stands else []
+    if not waits or run.is_dismissed:
+        return ()
+    events = max(run.head - (opened.calls.since if opened.calls else run.head) for opened in waits)
+    not_before_us = run.updated_at_us + REPLAYS * REPLAYED_US * events
+    why = f"the run {called(child)} that it waits for has ended"
+    return (ev.RunQueued(why=why, wake_at_us=max(holder_view.now_us, not_before_us)),)
+
+
+def looks_at_runs(run: Run, now_us: int) -> tuple[ev.Event, ...]:
+    """What lets a flow look at the runs that it waits for, because a person says so."""
+    if not run.awaits:
+        return ()
+    return (ev.RunQueued(why="it looks at the runs that it waits for", wake_at_us=now_us),)
 
 
 def occupied(run: Run, holder_view: HolderView) -> Refused:

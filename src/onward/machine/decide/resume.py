@@ -24,6 +24,7 @@ from onward.machine.decide.requests import (
     cancelling,
     claim_of,
     closing,
+    looks_at_runs,
     occupied,
     still_waits,
     woken,
@@ -264,6 +265,8 @@ def check_resumable(run: Run, holder_view: HolderView, request: ResumeRequest) -
             return (ev.RunInterrupted(reason=CRASH, detail=_how_lost(holder_view)),)
         case RunStatus.WAITING:
             late = woken(run, holder_view.now_us)
+            if not late and request.action != "abort":
+                late = looks_at_runs(run, holder_view.now_us)
             if not late and request.action != "abort" and not _only_prepares(run, request):
                 raise still_waits(run)
             return late

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from onward.machine.fold.changes import Changes, IllegalEvent, without
 from onward.model.call import (
     POSITIONAL,
+    STARTED,
     AttemptHeld,
     CallFinished,
     CallKind,
@@ -26,10 +27,10 @@ from onward.model.limits import bounded_sum, is_possible
 from onward.model.run import AttemptState, OpenCall, OpenStep, Run, StepCalls
 
 HELD, INTERRUPTED = AttemptState.HELD, AttemptState.INTERRUPTED
-LIMIT, RATE_LIMIT, GATE, PAUSE, WAIT = "limit", "rate_limit", "gate", "pause", "wait"
-HOLDS = frozenset((LIMIT, RATE_LIMIT, GATE, PAUSE, WAIT))
+LIMIT, RATE_LIMIT, GATE, PAUSE, WAIT, CHILD = "limit", "rate_limit", "gate", "pause", "wait", "child"
+HOLDS = frozenset((LIMIT, RATE_LIMIT, GATE, PAUSE, WAIT, CHILD))
 """Why an attempt is held: `plan.branch` says of each when it continues."""
-TOOL = CallKind.TOOL.value
+TOOL, RUN = CallKind.TOOL.value, CallKind.RUN.value
 ANSWERS = (CallKind.MODEL.value, CallKind.PROGRAM.value)
 """Calls that a model answers."""
 TOLD_MAX = 300
@@ -98,6 +99,8 @@ def call_finished(run: Run, event: CallFinished, at_us: int) -> Changes:
     if event.status is CallStatus.OK:
         opened = replace(opened, holds=0)
         calls = replace(calls, thread=event.thread) if event.thread else calls
+    if event.type == RUN:
+        calls = replace(calls, children=_children(calls, event))
     spent = _spent(run, event)
     if spent:
         calls = _with_answer(calls, event)
@@ -105,6 +108,13 @@ def call_finished(run: Run, event: CallFinished, at_us: int) -> Changes:
     if run.losses and event.status is CallStatus.OK:
         changes["losses"] = 0  # what was answered is never asked again, so the run moves on
     return changes | _asked(run, event, calls.generation) if is_gate else changes
+
+
+def _children(calls: StepCalls, event: CallFinished) -> dict[str, str]:
+    """The runs that calls wait for: one more, or one fewer."""
+    if event.call.endswith(STARTED):
+        return {**calls.children, event.call.removesuffix(STARTED): event.value["run"]}
+    return without(calls.children, event.call) if event.call in calls.children else calls.children
 
 
 def _spent(run: Run, event: CallFinished) -> Changes:
@@ -212,6 +222,7 @@ def attempt_held(run: Run, event: AttemptHeld, at_us: int) -> Changes:
         retry_at_us=event.until_us,
         limit=event.limit,
         gates=event.gates,
+        awaits=event.runs,
         holds=opened.holds + 1 if event.reason == RATE_LIMIT else opened.holds,
         worked_us=opened.worked_us + max(0, at_us - opened.began_at_us),
     )
@@ -231,6 +242,11 @@ def lifted(opened: OpenStep) -> OpenStep:
     if opened.state is not HELD or opened.held != LIMIT:
         return opened
     return replace(opened, state=INTERRUPTED, held="", retry_at_us=None, limit=None)
+
+
+def looks_again(opened: OpenStep, at_us: int) -> OpenStep:
+    """A flow that waits for runs looks at them again as soon as its run is executed."""
+    return replace(opened, retry_at_us=at_us) if opened.state is HELD and opened.awaits else opened
 
 
 def let_go(opened: OpenStep, *, asks_now: bool) -> OpenStep:

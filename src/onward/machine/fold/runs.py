@@ -6,7 +6,15 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from onward.machine.fold.calls import RATE_LIMIT, WAIT, after_resume, let_go, lifted, steering_given_back
+from onward.machine.fold.calls import (
+    RATE_LIMIT,
+    WAIT,
+    after_resume,
+    let_go,
+    lifted,
+    looks_again,
+    steering_given_back,
+)
 from onward.machine.fold.changes import Changes, IllegalEvent
 from onward.machine.fold.steps import asked_anew, drop_branches, without_gates_of
 from onward.machine.fold.stops import NO_STOPS, stop_ended, stopped
@@ -95,7 +103,7 @@ def run_forked(run: Run, event: ev.RunForked, at_us: int) -> Changes:
         # Other branches may have had attempts under way, whose end is unknown, and so has a flow that is
         # forked between its calls. The child of such a step stays with the other run.
         "open_steps": {
-            name: replace(step, child=None)
+            name: _without_children(step)
             for name, step in run.open_steps.items()
             if branch_of(name) or (step.calls is not None and step.state is AttemptState.OPEN)
         },
@@ -115,6 +123,11 @@ def run_forked(run: Run, event: ev.RunForked, at_us: int) -> Changes:
         **NO_STOPS,
         **NOT_STOPPED,
     }
+
+
+def _without_children(step: OpenStep) -> OpenStep:
+    calls = None if step.calls is None else replace(step.calls, children={})
+    return replace(step, child=None, calls=calls, awaits=())
 
 
 def _gates_kept(run: Run) -> dict[str, Gate]:
@@ -188,6 +201,8 @@ def run_waiting(run: Run, event: ev.RunWaiting, at_us: int) -> Changes:
 
 def run_queued(run: Run, event: ev.RunQueued, at_us: int) -> Changes:
     changes = {**_released(event.wake_at_us), "reason": "", "detail": event.why}
+    if run.status is not RunStatus.RUNNING:
+        changes["open_steps"] = {step: looks_again(opened, at_us) for step, opened in run.open_steps.items()}
     if run.lost_at == run.head > 0:  # the claim before it says that its holder died
         changes |= stopped(run, at_us, CRASH, event.why)
     return changes
@@ -221,7 +236,7 @@ def run_resumed(run: Run, event: ev.RunResumed, at_us: int) -> Changes:
     keeps = run.status is RunStatus.PAUSED
     asks_now = run.status is RunStatus.INTERRUPTED and run.reason == RATE_LIMIT
     steps = {
-        step: _resumed_step(opened, event, run.head, keeps_spent=keeps, asks_now=asks_now)
+        step: _resumed_step(opened, event, run.head, at_us, keeps_spent=keeps, asks_now=asks_now)
         for step, opened in run.open_steps.items()
     }
     changes: Changes = {
@@ -255,13 +270,13 @@ def run_dismissed(run: Run, event: ev.RunDismissed, at_us: int) -> Changes:
 
 
 def _resumed_step(
-    opened: OpenStep, event: ev.RunResumed, head: int, *, keeps_spent: bool, asks_now: bool
+    opened: OpenStep, event: ev.RunResumed, head: int, at_us: int, *, keeps_spent: bool, asks_now: bool
 ) -> OpenStep:
     goes_on = event.action in ("retry", "continue") or (event.action == "skip" and event.keeps_calls)
     asked = event.step == opened.step and goes_on
     if asked:
         opened = after_resume(opened, event, head)
-    opened = let_go(lifted(opened), asks_now=asks_now)
+    opened = looks_again(let_go(lifted(opened), asks_now=asks_now), at_us)
     if opened.state is AttemptState.FAILED or asked:
         return replace(opened, state=AttemptState.RETRYING, retries_spent=0, retry_at_us=None)
     return opened if keeps_spent else replace(opened, retries_spent=0)

@@ -26,8 +26,8 @@ from onward.machine.definition import (
     START,
     Definition,
 )
+from onward.machine.fold.calls import CHILD, LIMIT, RATE_LIMIT, WAIT
 from onward.machine.fold.calls import GATE as HELD_AT_GATE
-from onward.machine.fold.calls import LIMIT, RATE_LIMIT, WAIT
 from onward.machine.fold.steps import context_after
 from onward.machine.path import likely_path
 from onward.machine.plan.action import (
@@ -216,6 +216,8 @@ def _held(
         asked = [run.gates[name] for name in opened.gates if name in run.gates]
         if all(gate.decided is None for gate in asked) and len(asked) == len(opened.gates):
             return _parked(run, opened, asked, now_us)
+    if opened.held == CHILD and not is_due:
+        return stop_with(run, ev.RunInterrupted(reason=reasons.CHILD, detail=opened.reason))
     if opened.held == RATE_LIMIT and not is_due:
         if opened.retry_at_us is None or opened.holds > HOLDS_MAX:
             return stop_with(run, ev.RunInterrupted(reason=reasons.RATE_LIMIT, detail=opened.reason))

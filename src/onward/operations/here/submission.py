@@ -58,11 +58,6 @@ def is_registered_name(word: str) -> bool:
     return can_be_registered(word) and not os.path.isfile(word)
 
 
-def is_source(text: str) -> bool:
-    """Whether it is the text of a pipeline, and not the path of a file."""
-    return "{" in text or "\n" in text or not text.strip()
-
-
 def submission(word: str, **how: Any) -> SubmitRun:
     """A run of the pipeline in a file of this machine, or else of the registered one of this name."""
     if is_registered_name(word):

@@ -156,7 +156,9 @@ async def run_state(store: Store, folded: Folded, now_us: int) -> RunState:
 
 async def beside_of(store: Store, run: Run, now_us: int) -> Beside:
     """What is known beside a run's state. The log is not read."""
-    return Beside(now_us, await limit_stop(store, run, now_us), await _workers(store, run))
+    limit, workers = await limit_stop(store, run, now_us), await _workers(store, run)
+    heads = await store.runs.heads(run.awaits) if run.awaits else {}
+    return Beside(now_us, limit, workers, {id: heads[id].status for id in run.awaits if id in heads})
 
 
 async def _workers(store: Store, run: Run) -> Sequence[RegisteredWorker] | None:

@@ -17,7 +17,7 @@ from onward.clock import Clock, SystemIds, new_secret
 from onward.engine.control.requests import ForkRequest, Preview, Resume
 from onward.engine.engine import Engine
 from onward.engine.leftovers import view_left
-from onward.machine.decide.requests import woken
+from onward.machine.decide.requests import looks_at_runs, woken
 from onward.machine.plan.action import Execute, Sleep, Wait
 from onward.model.events import (
     Event,
@@ -74,7 +74,7 @@ async def preview(engine: Engine, run_id: str, how: Resume, *, now_us: int) -> R
     """What would come of a resume; the checks are the same, and nothing is changed."""
     known = (await engine.journal.load(run_id)).run
     found: ResumePreview = {"run": run_id, "skip": [], "plan": [], "left": [], "notice": ""}
-    waits = known.status is RunStatus.WAITING and not woken(known, now_us)
+    waits = known.status is RunStatus.WAITING and not _can_look(known, now_us)
     asks = [
         _planned_act("ask", gate.gate, gate.text) for gate in known.gates.values() if gate.decided is None
     ]
@@ -96,7 +96,11 @@ async def preview(engine: Engine, run_id: str, how: Resume, *, now_us: int) -> R
 def is_asking(run: Run, how: Resume, now_us: int) -> bool:
     """Whether a resume of this run comes down to asking its questions: it has no other way to continue."""
     is_plain = not (how.asks or how.prepares or how.answers or how.repeats or how.fresh or how.step)
-    return run.status is RunStatus.WAITING and is_plain and not woken(run, now_us)
+    return run.status is RunStatus.WAITING and is_plain and not _can_look(run, now_us)
+
+
+def _can_look(run: Run, now_us: int) -> bool:
+    return bool(woken(run, now_us) or looks_at_runs(run, now_us))
 
 
 def _planned_act(does: str, what: str, why: str) -> PlannedAct:
