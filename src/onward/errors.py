@@ -438,6 +438,14 @@ class CallTimedOut(OnwardError):
         super().__init__(f"call {key!r} took longer than its time limit of {limit_s:g} s.")
 
 
+class CallStillRunning(OnwardError):
+    """A call of a flow is to be made, and the function of an earlier attempt at it does not end."""
+
+    def __init__(self, key: str, told: str) -> None:
+        self.key = key
+        super().__init__(f"call {key!r} has not ended since an earlier attempt: {told}.")
+
+
 class LimitReached(OnwardError):
     """A limit does not allow a call; nothing was written. If `fits_spent`, it may be allowed soon.
 

@@ -52,10 +52,14 @@ from onward.store.codec import unseal
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """The attempt was ended from outside before it had a result. `in_doubt`: something of it still runs."""
+    """The attempt was ended from outside before it had a result. `in_doubt`: something of it still runs.
+
+    `are_calls`: what still runs are functions of its calls.
+    """
 
     why: str
     in_doubt: bool = False
+    are_calls: bool = False
 
 
 class AttemptRunner:
@@ -87,13 +91,15 @@ class AttemptRunner:
             return
         self._why, self._is_patient = why, patiently
         self._stop_waiting()
-        if patiently and self._step.functions.is_busy():
+        functions = self._step.functions
+        if patiently and (functions.is_busy() or functions.are_calls_busy):
             self._waiting = asyncio.create_task(self._wait(self._step))
         else:
             self._cancel()
 
     async def _wait(self, step: StepContext) -> None:
-        self._is_in_doubt = not await step.functions.wait_idle()
+        await step.functions.wait_all()
+        self._is_in_doubt = step.functions.is_busy()
         if step.functions.is_open:  # else the handler has just returned, and has a result
             self._cancel()
 
@@ -134,9 +140,9 @@ class AttemptRunner:
 
     def _interrupted(self, step: StepContext) -> Interrupted:
         assert self._why is not None
-        if not self._is_in_doubt and not (self._is_patient and step.functions.is_busy()):
-            return Interrupted(self._why)
-        return Interrupted(f"{self._why}, and {step.functions.told}", in_doubt=True)
+        if self._is_in_doubt or (self._is_patient and step.functions.is_busy()):
+            return Interrupted(f"{self._why}, and {step.functions.told()}", in_doubt=True)
+        return Interrupted(self._why, are_calls=self._is_patient and step.functions.are_calls_busy)
 
 
 def _this_task() -> asyncio.Task[object]:
@@ -162,7 +168,7 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
     room, node = step.room, step.node
     try:
         if step.functions.is_busy() and not await step.functions.wait_idle():
-            return Interrupted(f"an earlier attempt has not ended: {step.functions.told}", in_doubt=True)
+            return Interrupted(f"an earlier attempt has not ended: {step.functions.told()}", in_doubt=True)
         if room.is_full:
             await room.prepare(node, step.prompt)
         if node.timeout_s is None or handler.keeps_time:
@@ -186,7 +192,9 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
     except errors.OnwardError as error:
         if isinstance(error, errors.CallTimedOut) and error.is_running and step.functions.is_busy():
             why = step.redactor.redact(errors.said(error)).rstrip(".")
-            return Interrupted(f"{why}, and {step.functions.told}", in_doubt=True)
+            return Interrupted(f"{why}, and {step.functions.told()}", in_doubt=True)
+        if isinstance(error, errors.CallStillRunning):
+            return Interrupted(step.redactor.redact(errors.said(error)).rstrip("."), are_calls=True)
         step.output.raised(error)
         may_pass = isinstance(error, errors.StoreUnavailable | errors.StoreIO)  # a database may come back
         failed = _without_secrets(Result.fail(errors.said(error), retryable=may_pass), step)
@@ -214,11 +222,11 @@ async def _in_time(
         if not limit.is_over or task.uncancel() > cancels:
             raise
         why = f"timed out after {timeout_s:g} s"
-        return (
-            Interrupted(f"{why}, and {step.functions.told}", in_doubt=True)
-            if step.functions.is_busy()
-            else replace(Result.fail(why), keeps_calls=True)
-        )
+        if step.functions.is_busy():
+            return Interrupted(f"{why}, and {step.functions.told()}", in_doubt=True)
+        if step.functions.are_calls_busy:
+            return Interrupted(why, are_calls=True)
+        return replace(Result.fail(why), keeps_calls=True)
     finally:
         timer.cancel()
 
@@ -234,7 +242,7 @@ class _TimeLimit(msgspec.Struct):
 
     async def enforce(self) -> None:
         await self.step.functions.stopwatch.wait_s(self.timeout_s, self.clock)
-        await self.step.functions.wait_idle()
+        await self.step.functions.wait_all()
         self.is_over = True
         self.task.cancel()
 
@@ -302,8 +310,10 @@ class Executor(msgspec.Struct, eq=False):
                 await keeper.regain(hold)
                 result = result if isinstance(result, Interrupted) else Interrupted(EXPIRED)
             if isinstance(result, Interrupted):
+                running = recorded.still_running() if recorded is not None and result.are_calls else ()
                 return AttemptCut(
-                    started.step, started.attempt, result.why, result.in_doubt, context.output.last()
+                    *(started.step, started.attempt, result.why, result.in_doubt, context.output.last()),
+                    running,
                 )
             result = replace(result, output=context.output.last())
         if workspace is None:

@@ -16,7 +16,7 @@ from onward.engine.journal import Journal
 from onward.errors import CallFailed, HistoryCorrupt, said, told
 from onward.handlers.calls import CallAnswer, CallOptions, PastCall, StepPast
 from onward.model.call import POSITIONAL, CallFinished, CallKind, CallLost, CallStarted, CallStatus, Streamed
-from onward.model.events import StepStarted
+from onward.model.events import RunningCall, StepStarted
 from onward.model.limits import is_possible
 from onward.model.run import Run, StepCalls
 from onward.model.stored import as_stored
@@ -100,6 +100,17 @@ class OneTry(msgspec.Struct, frozen=True):
         if isinstance(error, CallFailed):
             failed = replace(failed, is_cost_unknown=error.may_have_cost, failure=error.kind)
         return failed
+
+    def running(self, where: str) -> RunningCall:
+        """Its function still runs, there."""
+        return RunningCall(
+            call=self.key,
+            number=self.number,
+            where=where,
+            about=f"{self.options.name} {self.options.about}".strip(),
+            inputs=self.options.inputs,
+            patches=self.options.patches,
+        )
 
     def lost(self, error: Exception, *, is_done: bool = False) -> CallLost:
         """It will never be answered, and may have done its work."""

@@ -48,7 +48,7 @@ from onward.handlers.calls import (
     StepQuestion,
 )
 from onward.handlers.port import StepContext
-from onward.handlers.user_functions import Functions
+from onward.handlers.user_functions import Functions, of_call
 from onward.machine.decide.calls import (
     call_in_doubt,
     finish_call,
@@ -69,7 +69,7 @@ from onward.model.call import (
     gate_of_call,
 )
 from onward.model.chat import message_id
-from onward.model.events import Event, StepStarted
+from onward.model.events import Event, RunningCall, StepStarted
 from onward.model.gate import Decision
 from onward.model.limits import is_over, scopes_now
 from onward.model.result import as_value, check_effect_key, unpack_effect
@@ -370,6 +370,10 @@ class CallRecorder:
         """Whether the attempt was ended between two calls, and its result does not count."""
         return await self._holding.is_held()
 
+    def still_running(self) -> tuple[RunningCall, ...]:
+        """The calls of a flow whose functions outlived the attempt."""
+        return self._tries.still_running()
+
     def close(self) -> None:
         """The attempt is over."""
         self._holding.close()
@@ -442,6 +446,16 @@ class CallTries:
     ) -> None:
         self._parts, self._started, self._functions = parts, started, functions
         self._holding, self._under_way = holding, under_way
+        self._of_flow: dict[str, OneTry] = {}
+        """The tries of a flow's calls that are under way, or that have left a function running."""
+
+    def still_running(self) -> tuple[RunningCall, ...]:
+        """The calls of a flow whose functions outlived the attempt."""
+        return tuple(
+            one.running(self._functions.told(key))
+            for key, one in self._of_flow.items()
+            if self._functions.is_busy(key)
+        )
 
     def check_open(self) -> None:
         """Refuse a call of an attempt that is over."""
@@ -489,6 +503,8 @@ class CallTries:
                 raise
             if streamed is not None:
                 memory.begin(key, streamed.message)
+        if options.inputs:
+            await self._wait_for_earlier(one)
         began_s = self._parts.engine.clock.awake_s()
         with self._open(streamed) as stream:
             try:
@@ -517,6 +533,13 @@ class CallTries:
         tried = await unbroken(self._written(finished))
         memory.note(tried.finished)
         return tried
+
+    async def _wait_for_earlier(self, one: OneTry) -> None:
+        """Let no call of a flow begin beside its own function, which may be left of an earlier attempt."""
+        functions = self._functions
+        self._of_flow[one.key] = one
+        if functions.is_busy(one.key) and not await functions.wait_idle(one.key):
+            raise errors.CallStillRunning(one.key, functions.told(one.key))
 
     async def _written(self, finished: CallFinished, error: Exception | None = None) -> Tried:
         """The end of a try as it was written, without secrets: a resumed step gets no other."""
@@ -607,6 +630,22 @@ class CallTries:
         raise error
 
     async def _run(self, call: CallRequest, stream: MessageStream | None) -> Any:
+        """What the function returns. What a call of a flow runs is registered under that call."""
+        if not call.options.inputs:
+            return await self._run_in_time(call, stream)
+        token = of_call.set(call.key)
+        try:
+            return await self._run_in_time(call, stream)
+        except asyncio.CancelledError:  # the attempt ends, and must not be held as if nothing were left of it
+            if self._functions.is_busy(call.key):
+                self._holding.leave(call.key)
+            raise
+        finally:
+            of_call.reset(token)
+            if not self._functions.is_busy(call.key):
+                self._of_flow.pop(call.key, None)
+
+    async def _run_in_time(self, call: CallRequest, stream: MessageStream | None) -> Any:
         """What the function returns within the call's time limit, if it has one; CallTimedOut after that.
 
         It gets the message that its text is stored in, if there is one. One that swallows its cancellation
@@ -621,7 +660,9 @@ class CallTries:
             try:
                 return await within(functions.attend(call.key, call.function(*arguments)), limit_s, clock)
             except TookTooLong:
-                raise errors.CallTimedOut(call.key, limit_s, is_running=functions.is_busy()) from None
+                raise errors.CallTimedOut(
+                    call.key, limit_s, is_running=functions.is_busy(of_call.get())
+                ) from None
             except Exception as error:
                 if clock.awake_s() - began_s < limit_s:
                     raise

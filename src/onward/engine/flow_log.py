@@ -16,7 +16,7 @@ from onward.engine.call_log import CallMemory, KeptContent
 from onward.engine.journal import Journal
 from onward.handlers.calls import PastCall
 from onward.model.call import STARTED, CallFinished, CallKind, CallLost, CallStarted, CallStatus
-from onward.model.events import Event, StepFinished
+from onward.model.events import AttemptInterrupted, Event, StepFinished
 from onward.model.gate import GateOpened
 from onward.model.ids import node_of, place_of
 from onward.model.run import Run, StepCalls
@@ -24,7 +24,9 @@ from onward.store.codec import unseal
 from onward.store.port.log import KEPT_APART, TAIL_MAX, StoredEvent
 from onward.store.port.retention import Blobs
 
-_KINDS = frozenset(kind.__name__ for kind in (CallStarted, CallFinished, CallLost, GateOpened))
+_KINDS = frozenset(
+    kind.__name__ for kind in (CallStarted, CallFinished, CallLost, GateOpened, AttemptInterrupted)
+)
 _Calls = dict[str, PastCall]
 AGENT, RUN = CallKind.AGENT.value, CallKind.RUN.value
 
@@ -138,6 +140,11 @@ def _note(
         case CallLost():
             if event.step == step:
                 _past(found, event.call, record)
+        case AttemptInterrupted(step=interrupted, running=running) if interrupted == step:
+            for one in running:
+                past = _past(found, agents.of(one.call) or one.call, record)
+                past.inputs, past.patches, past.about = one.inputs, one.patches, one.about
+                memory.tries[one.call] = one.number
         case GateOpened():
             asking, _, call = event.gate.partition(":")
             if call and asking == step and (agent := agents.of(call)):

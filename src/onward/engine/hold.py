@@ -46,6 +46,7 @@ class AttemptHold:
     def __init__(self, appender: Appender, started: StepStarted, attempt: HeldAttempt) -> None:
         self._appender, self._started, self._attempt = appender, started, attempt
         self._leaves: set[str] = set()
+        self._left: set[str] = set()
         self._wanted: AttemptHeld | None = None
         self._asked: dict[str, StepQuestion] = {}
         self._writing: asyncio.Task[None] | None = None
@@ -68,8 +69,13 @@ class AttemptHold:
 
     def end(self, call: str) -> None:
         """A call is not under way any more."""
-        self._leaves.discard(call)
-        self._hold_if_idle()
+        if call not in self._left:
+            self._leaves.discard(call)
+            self._hold_if_idle()
+
+    def leave(self, call: str) -> None:
+        """The function of a call still runs, although its caller has gone: it stays under way."""
+        self._left.add(call)
 
     def ask(
         self, reason: str, detail: str = "", until_us: int | None = None, limit: LimitHit | None = None

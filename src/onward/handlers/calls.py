@@ -20,7 +20,7 @@ from onward.handlers.user_functions import Functions
 from onward.model.call import CallKind, LimitHit, Reserved, Usage, check_call_key
 from onward.model.chat import ChunkKind, EarlierMessage
 from onward.model.context import plain_text
-from onward.model.events import StepStarted
+from onward.model.events import RunningCall, StepStarted
 from onward.model.gate import Choice, Decision, GateOpened
 from onward.model.result import excerpt
 from onward.model.run import Gate
@@ -516,6 +516,10 @@ class Recorder(Protocol):
 
     async def is_held(self) -> bool:
         """Whether the attempt was ended between two calls, and its result does not count."""
+        ...
+
+    def still_running(self) -> tuple[RunningCall, ...]:
+        """The calls of a flow whose functions outlived the attempt."""
         ...
 
     def close(self) -> None:

@@ -5,6 +5,9 @@ attempt stays registered (`running`) under the step's idempotency key until it r
 attempt: a time-out, a stop, a lost lease. So an attempt can wait for a function that outlived its time limit,
 and no other attempt of the step starts beside it in this process.
 
+What a call of a flow runs is registered under that call (`of_call`): the next attempt of the flow goes on
+beside it, and only the same call waits for it.
+
 The time limit of an attempt stands still while a call waits for its turn (`Stopwatch`).
 """
 
@@ -14,8 +17,9 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -110,6 +114,11 @@ class Running:
         with self._lock:
             return " and ".join(dict.fromkeys(entry.told for entry in self._left(key)))
 
+    def below(self, key: str) -> list[str]:
+        """The keys that begin with this one and have functions that still run."""
+        with self._lock:
+            return [one for one in list(self._entries) if one.startswith(key) and self._left(one)]
+
     def on_idle(self, key: str, tell: Callable[[], object]) -> None:
         with self._lock:
             if self._left(key):
@@ -126,6 +135,8 @@ class Running:
 
 
 running = Running()
+of_call: ContextVar[str] = ContextVar("onward_call_of_flow", default="")
+"""The call of a flow that the current code is in."""
 os.register_at_fork(after_in_child=running.forget)
 
 
@@ -164,20 +175,29 @@ class Functions(msgspec.Struct, eq=False):
 
     async def call(self, function: Callable[..., T], *arguments: object) -> T:
         """Call a plain function in a thread. A cancelled caller leaves it running, and registered."""
-        name = f"onward {self._key}"
+        key = self._key_now()
+        name = f"onward {key}"
         entry = RunningFunction(
             f"its function is running in thread {name!r} of process {os.getpid()}, which cannot be ended"
         )
         # Before the thread starts: an attempt that ends at that moment must see it.
-        running.begin(self._key, entry)
+        running.begin(key, entry)
         try:
             answer = begin_in_thread(
-                partial(function, *arguments), name=name, ended=partial(running.end, self._key, entry)
+                partial(function, *arguments), name=name, ended=partial(running.end, key, entry)
             )
         except BaseException:
-            running.end(self._key, entry)
+            running.end(key, entry)
             raise
         return await answer
+
+    def _key_now(self) -> str:
+        """What is begun now is registered under this."""
+        call = of_call.get()
+        return self._key_of(call) if call else self._key
+
+    def _key_of(self, call: str) -> str:
+        return f"{self._key}:{call}"
 
     async def attend(self, name: str, function: Awaitable[T]) -> T:
         """Await an async function in its own task. A cancelled caller cancels it and waits for its end.
@@ -211,30 +231,54 @@ class Functions(msgspec.Struct, eq=False):
             f"its async function {name} is still running in process {os.getpid()}, although it was cancelled",
             is_gone=lambda: task.get_loop().is_closed(),  # it also keeps the task from the garbage collector
         )
-        running.begin(self._key, entry)
-        task.add_done_callback(partial(_ended, self._key, entry))
+        key = self._key_now()
+        running.begin(key, entry)
+        task.add_done_callback(partial(_ended, key, entry))
         # Otherwise the end of the event loop would wait for it without limit.
         asyncio._unregister_task(task)
         task._log_destroy_pending = False  # type: ignore[attr-defined] # the run's log has it
 
-    def is_busy(self) -> bool:
-        """Whether a function that any attempt of the step called still runs."""
-        return running.has(self._key)
+    def is_busy(self, call: str = "") -> bool:
+        """Whether a function that any attempt of the step called still runs; or that this call of a flow did.
+
+        What calls of a flow run does not count for the step.
+        """
+        return running.has(self._key_of(call) if call else self._key)
+
+    def told(self, call: str = "") -> str:
+        """What still runs and where, for a person."""
+        return running.told(self._key_of(call) if call else self._key)
 
     @property
-    def told(self) -> str:
-        """What still runs and where, for a person."""
-        return running.told(self._key)
+    def are_calls_busy(self) -> bool:
+        """Whether a function still runs that any call of a flow has begun."""
+        return bool(running.below(f"{self._key}:"))
 
-    async def wait_idle(self) -> bool:
-        """Wait up to `PATIENCE_S` for every function of the step to return; whether they all have."""
-        if not self.is_busy():
-            return True
+    async def wait_idle(self, call: str = "") -> bool:
+        """Wait up to `PATIENCE_S` for the functions of the step, or of a call, to end; whether they have."""
+        key = self._key_of(call) if call else self._key
+        await self._wait_all([key])
+        return not running.has(key)
+
+    async def wait_all(self) -> None:
+        """Wait up to `PATIENCE_S` for every function of the step and of its calls to return."""
+        await self._wait_all([self._key, *running.below(f"{self._key}:")])
+
+    async def _wait_all(self, keys: Sequence[str]) -> None:
+        left = set(filter(running.has, keys))
+        if not left:
+            return
         idle, loop = asyncio.Event(), asyncio.get_running_loop()
-        running.on_idle(self._key, partial(loop.call_soon_threadsafe, idle.set))
+
+        def ended(key: str) -> None:
+            left.discard(key)
+            if not left:
+                idle.set()
+
+        for key in tuple(left):
+            running.on_idle(key, partial(loop.call_soon_threadsafe, ended, key))
         await self._clock.wait_s(PATIENCE_S, idle)
         await asyncio.sleep(0)  # the caller that waits for the function's result comes first
-        return not self.is_busy()
 
 
 async def without_exit(function: Awaitable[T], name: str, key: str) -> T | SystemExit:

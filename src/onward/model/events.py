@@ -444,10 +444,24 @@ class AttemptFailed(Event, frozen=True, kw_only=True):
     stop: str = ""
 
 
+class RunningCall(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """A call of a flow whose function still runs: its try, where it runs, and what it was called with."""
+
+    call: str
+    number: Count = msgspec.field(name="try")
+    where: str = ""
+    about: str = ""
+    inputs: str = ""
+    patches: tuple[str, ...] = ()
+
+
 class AttemptInterrupted(Event, frozen=True, kw_only=True):
     """An attempt was stopped before it ended; what it did outside is unknown.
 
     `in_doubt`: part of it may still be running, so the step starts again only when a person says so.
+    `running`: only these calls of a flow are in doubt.
     """
 
     step: str
@@ -455,6 +469,7 @@ class AttemptInterrupted(Event, frozen=True, kw_only=True):
     why: str
     in_doubt: bool = False
     output: LastOutput | None = None
+    running: tuple[RunningCall, ...] = ()
 
 
 class StepFinished(ContextEvent, frozen=True, kw_only=True):

@@ -88,6 +88,7 @@ export interface AttemptInterruptedEvent {
   why: string
   in_doubt?: boolean
   output?: LastOutput | null
+  running?: RunningCall[]
 }
 
 /** The one card that a stopped run shows. */
@@ -1600,6 +1601,16 @@ export interface RunWithNotice {
   wake_at: string | null
   workdir: string | null
   workspace: WorkspaceShown | null
+}
+
+/** A call of a flow whose function still runs: its try, where it runs, and what it was called with. */
+export interface RunningCall {
+  call: string
+  try: number
+  where?: string
+  about?: string
+  inputs?: string
+  patches?: string[]
 }
 
 /** The runs of a database in numbers. */

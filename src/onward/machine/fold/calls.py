@@ -6,6 +6,8 @@ step is dropped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from onward.machine.fold.changes import Changes, IllegalEvent, without
@@ -22,7 +24,7 @@ from onward.model.call import (
     LimitWarned,
     gate_of_call,
 )
-from onward.model.events import RunResumed, SteeringGiven, StepStarted
+from onward.model.events import RunningCall, RunResumed, SteeringGiven, StepStarted
 from onward.model.limits import bounded_sum, is_possible
 from onward.model.run import AttemptState, OpenCall, OpenStep, Run, StepCalls
 
@@ -200,6 +202,14 @@ def call_lost(run: Run, event: CallLost, at_us: int) -> Changes:
         told = {**calls.told, event.call: said} if said else calls.told
         calls = replace(calls, lost={**calls.lost, event.call: event.number}, told=told)
     return _changed(run, replace(opened, calls=calls), run.open_calls - 1)
+
+
+def with_running(run: Run, opened: OpenStep, running: Sequence[RunningCall]) -> StepCalls:
+    """These calls of a flow are in doubt: their functions outlived the attempt."""
+    calls = _calls(run, opened)
+    lost = {**{one.call: one.number for one in running}, **calls.lost}
+    told = {one.call: " · ".join(filter(None, (one.about, one.where)))[:TOLD_MAX] for one in running}
+    return replace(calls, lost=lost, told={**told, **calls.told})
 
 
 def told_of(begun: OpenCall) -> str:

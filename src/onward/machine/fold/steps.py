@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import asdict, replace
 
-from onward.machine.fold.calls import begun_again, steering_taken, with_calls
+from onward.machine.fold.calls import begun_again, steering_taken, with_calls, with_running
 from onward.machine.fold.changes import Changes, IllegalEvent, without
 from onward.machine.plan.route import MET
 from onward.machine.ticks import begun as begun_tick
@@ -149,6 +149,8 @@ def attempt_interrupted(run: Run, event: ev.AttemptInterrupted, at_us: int) -> C
         repeatable=repeatable,
         worked_us=_worked_us(before, at_us),
     )
+    if event.running:
+        stopped = replace(stopped, calls=with_running(run, before, event.running))
     return {"open_steps": {**run.open_steps, event.step: stopped}}
 
 

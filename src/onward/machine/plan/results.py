@@ -38,13 +38,14 @@ class AttemptEnded(Frozen, frozen=True):
 
 
 class AttemptCut(Frozen, frozen=True):
-    """An attempt was ended from outside. `in_doubt`: something of it still runs."""
+    """An attempt was ended from outside. `in_doubt`: something of it still runs; `running`: these calls."""
 
     step: str
     attempt: int
     why: str
     in_doubt: bool = False
     output: ev.LastOutput | None = None
+    running: tuple[ev.RunningCall, ...] = ()
 
 
 class AttemptLeft(Frozen, frozen=True):
@@ -116,8 +117,15 @@ def _events_of(definition: Definition, run: Run, result: ActionResult, now_us: i
                 jitter=result.jitter,
                 tree=result.tree,
             )
-        case AttemptCut(step, attempt, why, in_doubt, output):
-            cut = ev.AttemptInterrupted(step=step, attempt=attempt, why=why, in_doubt=in_doubt, output=output)
+        case AttemptCut():
+            cut = ev.AttemptInterrupted(
+                step=result.step,
+                attempt=result.attempt,
+                why=result.why,
+                in_doubt=result.in_doubt,
+                output=result.output,
+                running=result.running,
+            )
             return (cut,)
         case AttemptLeft():
             return ()
