@@ -39,17 +39,21 @@ async def begin(process: Process, bound: Bound[Any], run_id: str = "run", **how:
 async def live(
     process: Process, bound: Bound[Any], run_id: str = "run", stop: StopSwitch | None = None
 ) -> Run:
-    """Bring a run to its end from whatever state it is found in, with a yes to every question."""
+    """Bring a run to its end from whatever state it is in: every question gets a yes, and time passes."""
     try:
         run = (await process.load(run_id)).run
     except RunNotFound:
         run = await begin(process, bound, run_id)
     while not run.is_final:
         assert run.reason != "flow_changed", run.detail
-        if run.status is RunStatus.WAITING and any(gate.decided is None for gate in run.gates.values()):
-            run = (await process.engine.answer(run_id, "yes", by="ann")).run
-        else:
-            run = await process.resume(run_id, stop=stop, take_over=run.status is RunStatus.RUNNING)
+        asked = [name for name, gate in run.gates.items() if gate.decided is None]
+        if run.status is RunStatus.WAITING and asked:
+            run = (await process.engine.answer(run_id, "yes", by="ann", gate=asked[0])).run
+            continue
+        if run.status is RunStatus.WAITING:
+            assert run.wake_at_us is not None
+            process.clock.advance(max(0, run.wake_at_us - process.clock.now_us()) / 1_000_000)
+        run = await process.resume(run_id, stop=stop, take_over=run.status is RunStatus.RUNNING)
     return run
 
 

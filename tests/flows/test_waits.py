@@ -92,7 +92,7 @@ async def test_a_flow_asks_a_person_and_gets_the_answer(memory: World) -> None:
     assert outside.done == {"page front": 1}
 
 
-async def test_a_question_is_open_while_another_branch_works(memory: World) -> None:
+async def test_a_question_is_open_while_another_branch_works(world: World) -> None:
     open_gates: list[int] = []
     going = asyncio.Event()
 
@@ -106,8 +106,8 @@ async def test_a_question_is_open_while_another_branch_works(memory: World) -> N
         found = await gather(slow(), ask("Ship it?"))
         return [found[0], found[1].choice]
 
-    process = await serving(memory, both)
-    other = await serving(memory, both)
+    process = await serving(world, both)
+    other = await serving(world, both)
     running = asyncio.create_task(begin(process, both.bind()))
 
     async def asked() -> bool:
@@ -125,7 +125,7 @@ async def test_a_question_is_open_while_another_branch_works(memory: World) -> N
     assert open_gates == [1]
 
 
-async def test_a_question_stays_open_when_the_process_dies_beside_it(memory: World) -> None:
+async def test_a_question_stays_open_when_the_process_dies_beside_it(world: World) -> None:
     @step
     async def deadly() -> str:
         if outside.do("deadly") == 1:
@@ -139,11 +139,11 @@ async def test_a_question_stays_open_when_the_process_dies_beside_it(memory: Wor
         found = await gather(deadly(), ask("Ship it?"))
         return [found[0], found[1].choice]
 
-    dying = await serving(memory, both)
+    dying = await serving(world, both)
     with pytest.raises(Died):
         await begin(dying, both.bind())
     await dying.die()
-    process = await serving(memory, both)
+    process = await serving(world, both)
     gates = (await process.load()).run.gates
     assert len(gates) == 1
     run = await process.resume()
@@ -186,6 +186,19 @@ async def test_a_sleep_and_a_question_wake_the_flow_whichever_comes_first(memory
         process.clock.advance(DAY_S + 1)
         run = await process.resume()
     assert result(run) == ["MORNING", "YES"]
+
+
+async def test_a_question_with_half_of_a_character_is_asked_without_it(memory: World) -> None:
+    """As from the name of a file that is no UTF-8."""
+
+    @flow
+    async def asking() -> str:
+        return (await ask("Delete a\udcff?")).choice
+
+    process = await serving(memory, asking)
+    run = await begin(process, asking.bind())
+    assert [gate.text for gate in run.gates.values()] == ["Delete a??"]
+    assert result((await process.engine.answer("run", "yes", by="ann")).run) == "yes"
 
 
 async def test_a_failure_that_was_caught_before_a_question_stays_history(memory: World) -> None:

@@ -13,9 +13,18 @@ import msgspec
 from msgspec.structs import replace
 
 from onward.engine.journal import Journal
-from onward.errors import CallFailed, HistoryCorrupt, said, told
+from onward.errors import CallFailed, HistoryCorrupt, UnstorableValue, said, told
 from onward.handlers.calls import CallAnswer, CallOptions, PastCall, StepPast
-from onward.model.call import POSITIONAL, CallFinished, CallKind, CallLost, CallStarted, CallStatus, Streamed
+from onward.model.call import (
+    CALL_BYTES_MAX,
+    POSITIONAL,
+    CallFinished,
+    CallKind,
+    CallLost,
+    CallStarted,
+    CallStatus,
+    Streamed,
+)
 from onward.model.events import RunningCall, StepStarted
 from onward.model.limits import is_possible
 from onward.model.run import Run, StepCalls
@@ -65,8 +74,10 @@ class OneTry(msgspec.Struct, frozen=True):
         answer = value if isinstance(value, CallAnswer) else CallAnswer(value)
         value = answer.value
         content = bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
+        what = f"the result of call {self.key!r}"
         if content is None:
-            value = as_stored(value, f"the result of call {self.key!r}")
+            value = as_stored(value, what)
+        _check_size(value if content is None else content, what)
         # What cannot be true could neither be stored nor added up, and the answer would be lost with it.
         is_counted = is_possible(answer.usage, answer.cost_micro)
         return CallFinished(
@@ -119,6 +130,18 @@ class OneTry(msgspec.Struct, frozen=True):
         )
 
 
+def _check_size(value: Any, what: str) -> None:
+    """UnstorableValue for an answer that no log should have to hold; nearly all are small."""
+    if not isinstance(value, bytes | str | list | dict):
+        return
+    size = len(value) if isinstance(value, bytes) else len(_encode(value))
+    if size > CALL_BYTES_MAX:
+        raise UnstorableValue(
+            f"{what} has {size:,} bytes, and at most {CALL_BYTES_MAX:,} can be stored; write it into a file "
+            "and return its path."
+        )
+
+
 PAGE = 100
 
 
@@ -155,6 +178,7 @@ class KeptContent:
 GATE, MODEL = CallKind.GATE.value, CallKind.MODEL.value
 KINDS = frozenset((CallStarted.__name__, CallFinished.__name__, CallLost.__name__))
 _decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
 
 
 class CallMemory(msgspec.Struct):

@@ -17,7 +17,7 @@ from onward.engine.journal import Journal
 from onward.handlers.calls import PastCall
 from onward.model.call import STARTED, CallFinished, CallKind, CallLost, CallStarted, CallStatus
 from onward.model.events import AttemptInterrupted, Event, StepFinished
-from onward.model.gate import GateOpened
+from onward.model.gate import GateOpened, asked_about
 from onward.model.ids import node_of, place_of
 from onward.model.run import Run, StepCalls
 from onward.store.codec import unseal
@@ -152,6 +152,7 @@ def _note(
             elif call and asking == step:
                 past = _past(found, call, record)
                 past.type, past.inputs, past.patches = CallKind.GATE.value, event.question, event.patches
+                past.about = asked_about(event.text)
 
 
 def _note_started(past: PastCall, named: CallFinished) -> None:

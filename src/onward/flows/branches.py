@@ -178,8 +178,7 @@ class _Branches:
 
     async def all(self, function: Callable[[T], Awaitable[Any]], items: Sequence[T], *, limit: int) -> _Ended:
         """How each ended, which is what the function does with an item; `limit` of them at a time."""
-        if self._group is not None:
-            self._check_number(len(items))
+        self._check_number(items)
         ended = _Ended(len(items))
         left = iter(enumerate(items))
         self._at_work = min(limit, len(items))
@@ -221,11 +220,12 @@ class _Branches:
                 self._flow.working -= 1
                 self._flow.park_if_all_wait()
 
-    def _check_number(self, number: int) -> None:
+    def _check_number(self, items: Sequence[object]) -> None:
         """Refuse fewer branches than the history has."""
-        assert self._group is not None
-        for segment, calls in self._group.calls.items():
+        number = len(items)
+        for segment, calls in self._group.calls.items() if self._group is not None else ():
             if int(segment.rpartition(".")[2] or 0) >= number:
+                _close(items)
                 raise self._flow.changed(calls[0], self._scope.key(f"{self._named}.{number - 1}"))
 
     async def _one(self, number: int, function: Callable[[T], Awaitable[Any]], item: T) -> Any:

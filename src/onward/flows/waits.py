@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from onward.errors import InvalidInput
 from onward.flows.durations import seconds_of
 from onward.flows.running import Asked, FlowRun, Parked, asked_with, scope_here
 from onward.flows.scope import Scope
 from onward.handlers.calls import CallOptions, StepQuestion, step_question
 from onward.model.call import CallKind
-from onward.model.gate import Decision
+from onward.model.gate import Decision, asked_about
 from onward.model.values import rfc3339
 from onward.pipeline.gate import YES_NO
 
@@ -83,7 +81,7 @@ async def ask(
     )
     if any(flow.step.redactor.redact(choice.label) != choice.label for choice in put.choices):
         raise InvalidInput(f"a choice of the question {question!r} contains a secret; use other words.")
-    asked = Asked("ask", CallKind.GATE.value, put.hash, msgspec.json.encode([question[:100]]).decode())
+    asked = Asked("ask", CallKind.GATE.value, put.hash, asked_about(put.text))
     key, past = flow.begin(scope, asked)
     if past is not None and past.is_answered:
         recorded = await flow.replayed(scope, past, Any)

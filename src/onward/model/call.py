@@ -19,6 +19,8 @@ from onward.model.ids import idempotency_key
 from onward.model.values import Count, Instant, Number
 
 CALL_KEY_CHARACTERS_MAX = 200
+CALL_BYTES_MAX = 64 * 1024 * 1024
+"""Of one answer, as it is stored."""
 POSITIONAL = re.compile(r"m[0-9]+(\.t[0-9]+)*(\.ask)?")
 """The calls of an agent, named by their place in its conversation; `.ask` asks whether one may be made."""
 

@@ -16,6 +16,8 @@ from onward.model.context import check_value
 from onward.model.events import Event
 from onward.model.values import Instant
 
+ABOUT_CHARACTERS = 100
+
 
 class Choice(
     msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
@@ -39,6 +41,11 @@ def content_hash(*, gate: str, node: str, type: str, text: str, about: str, choi
     """
     shown = (gate, node, type, text, about, choices)
     return blake3(msgspec.json.encode(shown, order="sorted")).hexdigest()
+
+
+def asked_about(text: str) -> str:
+    """What a question is called with, for people: the beginning of its text."""
+    return msgspec.json.encode([text[:ABOUT_CHARACTERS]]).decode()
 
 
 class GateOpened(Event, frozen=True, kw_only=True):
