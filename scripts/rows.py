@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 TESTS = ROOT / "tests"
 CONFORMANCE = TESTS / "conformance"
-ROW = re.compile(r"\b(?:[SB]\d-\d+|[CDHIKOPV]\d+)\b(?!-)")  # "K4" is a row of the design
+ROW = re.compile(r"\b(?:[SB]\d-\d+|[CDFHIKOPV]\d+)\b(?!-)")  # "K4" is a row of the design
 Rows = Mapping[str, Mapping[str, Any]]
 Named = Mapping[str, list[str]]
 

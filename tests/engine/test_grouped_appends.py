@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from onward.errors import LeaseLost, LimitReached
+from onward.errors import LeaseLost, LimitReached, Refused
 from onward.flows.branches import each
 from onward.flows.define import flow, step
 from onward.handlers.calls import CallAnswer, CallOptions
@@ -42,9 +42,9 @@ async def many() -> int:
     return len(await each(page, range(60), limit=20))
 
 
-async def test_an_append_of_another_process_in_the_middle_loses_and_repeats_nothing(memory: World) -> None:
-    process = await serving(memory, many)
-    others.append(await serving(memory, many))
+async def test_an_append_of_another_process_in_the_middle_loses_and_repeats_nothing(world: World) -> None:
+    process = await serving(world, many)
+    others.append(await serving(world, many))
     assert result(await begin(process, many.bind())) == 60
     assert len(set(await answered(process))) == len(await answered(process)) == 60
     assert (await process.load()).run.steering == ("faster",)
@@ -52,15 +52,15 @@ async def test_an_append_of_another_process_in_the_middle_loses_and_repeats_noth
 
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.REFUSE])
-async def test_a_failed_append_of_a_group_is_made_again_as_a_whole(memory: World, fault: Fault) -> None:
-    process = await serving(memory, many)
+async def test_a_failed_append_of_a_group_is_made_again_as_a_whole(world: World, fault: Fault) -> None:
+    process = await serving(world, many)
     process.store.fail(fault, within=4, times=2)
     assert result(await begin(process, many.bind())) == 60
     assert sum(outside.done.values()) == 60
     assert await process.is_sound()
 
 
-async def test_a_process_that_lost_the_run_in_the_middle_writes_nothing_more(memory: World) -> None:
+async def test_a_process_that_lost_the_run_in_the_middle_writes_nothing_more(world: World) -> None:
     taken: list[Process] = []
     stealing: list[asyncio.Task[Run]] = []
 
@@ -77,8 +77,8 @@ async def test_a_process_that_lost_the_run_in_the_middle_writes_nothing_more(mem
     async def losing() -> int:
         return len(await each(stolen, range(30), limit=10))
 
-    process = await serving(memory, losing)
-    taken.append(await serving(memory, losing))
+    process = await serving(world, losing)
+    taken.append(await serving(world, losing))
     with pytest.raises(LeaseLost):
         await begin(process, losing.bind())
     assert result(await stealing[0]) == 30
@@ -86,7 +86,7 @@ async def test_a_process_that_lost_the_run_in_the_middle_writes_nothing_more(mem
     assert await process.is_sound()
 
 
-async def test_a_limit_in_the_middle_of_a_group_refuses_only_what_does_not_fit(memory: World) -> None:
+async def test_a_limit_in_the_middle_of_a_group_refuses_only_what_does_not_fit(world: World) -> None:
     heard: list[str] = []
 
     async def work(step_context: StepContext) -> None:
@@ -104,10 +104,37 @@ async def test_a_limit_in_the_middle_of_a_group_refuses_only_what_does_not_fit(m
         await asyncio.sleep(0)
         return CallAnswer("yes", usage=Usage(input=1))
 
-    process = await memory.process(handlers={"work": FunctionHandler(work)})
+    process = await world.process(handlers={"work": FunctionHandler(work)})
     await process.engine.store.limits.change("run/run", {"tokens": 50})
     run = await process.start(line("work", work="type=work"))
     assert run.status is RunStatus.COMPLETED
     assert heard == ["call-3"]
     events = [event for event in await process.events() if isinstance(event, CallFinished)]
     assert len(events) == 9
+
+
+async def test_a_refusal_in_the_middle_of_a_group_is_its_callers_alone(world: World) -> None:
+    refused: list[str] = []
+
+    async def work(step_context: StepContext) -> None:
+        async def one(number: int) -> None:
+            steering = ("what nobody told it",) if number == 3 else ()
+            options = CallOptions(repeatable=False, steering=steering)
+            try:
+                await step_context.recorder.call(f"call-{number}", done, (), options)
+            except Refused as error:
+                refused.append(f"call-{number}: {error.code}")
+
+        await asyncio.gather(*map(one, range(10)))
+
+    async def done() -> CallAnswer:
+        await asyncio.sleep(0)
+        return CallAnswer("yes")
+
+    process = await world.process(handlers={"work": FunctionHandler(work)})
+    run = await process.start(line("work", work="type=work"))
+    assert run.status is RunStatus.COMPLETED
+    assert refused == ["call-3: steering_taken"]
+    ended = [event.call for event in await process.events() if isinstance(event, CallFinished)]
+    assert sorted(ended) == sorted(f"call-{number}" for number in range(10) if number != 3)
+    assert await process.is_sound()

@@ -241,6 +241,7 @@ ANSWERS = {
 
 
 async def test_two_agents_at_once_are_answered_by_their_keys(memory: World) -> None:
+    """F20"""
     process = await asking(memory, model(*SCRIPT), site)
     assert result(await begin(process, site.bind())) == SITE
     assert set(await called(process)) == ANSWERS
@@ -257,6 +258,7 @@ def asked_again(requests: list[str | None], kept: set[str], run_id: str) -> list
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [Fault.DIE_BEFORE, Fault.DIE_AFTER])
 async def test_agents_in_a_flow_killed_at_every_call_ask_nothing_twice(memory: World, fault: Fault) -> None:
+    """F20"""
     whole = await asking(memory, model(*SCRIPT), site)
     await begin(whole, site.bind(), "whole")
     for at in range(1, len(whole.store.calls) + 1):
@@ -284,6 +286,7 @@ async def test_agents_in_a_flow_killed_at_every_call_ask_nothing_twice(memory: W
 
 
 async def test_a_fork_in_the_middle_of_an_agent_asks_only_the_rest(memory: World) -> None:
+    """F20"""
     process = await asking(memory, model(*SCRIPT), site)
     await begin(process, site.bind())
     scripted = model(*SCRIPT)

@@ -54,6 +54,7 @@ async def test_a_flow_runs_without_a_database_a_bank_or_two_days() -> None:
 
 
 async def test_a_flow_is_continued_from_every_place_of_its_history() -> None:
+    """F23"""
     assert await PLAYED.check_replays(ship.bind(ORDER)) == 5
 
 

@@ -1,0 +1,144 @@
+"""A payment in doubt in one of three branches: what a person decides is about it alone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from onward.engine.control.requests import ForkRequest
+from onward.errors import Refused
+from onward.flows.branches import gather
+from onward.flows.define import flow, step
+from onward.model.call import CallFinished
+from onward.model.run import RunStatus
+from tests.conformance.faults import Died, Fault
+from tests.flows.living import answered, begin, live, result, serving
+from tests.flows.ways import Executed
+from tests.world import Process, World
+
+executed = Executed()
+dying: list[tuple[Process, int]] = []
+"""A process that dies while this is paid, once the other branches have come to their ends."""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_executed() -> None:
+    executed.done.clear()
+    dying.clear()
+
+
+@step
+async def page(name: str) -> str:
+    executed.note("page", name)
+    await asyncio.sleep(0)
+    return name
+
+
+@step(once=True)
+async def pay(number: int) -> int:
+    executed.note("pay", number)
+    if dying and dying[0][1] == number:
+        process, _ = dying.pop()
+        while len(await answered(process)) < 8:  # noqa: ASYNC110 - others append it
+            await asyncio.sleep(0)
+        process.store.is_dead = True
+        raise Died("in the middle")
+    return number
+
+
+async def one(number: int) -> list[Any]:
+    return [await page(f"before {number}"), await pay(number), await page(f"after {number}")]
+
+
+@flow
+async def three() -> list[Any]:
+    await page("first")
+    found = await gather(one(0), one(1), one(2))
+    return [*found, await page("last")]
+
+
+def expected(*, doubtful: int, said: int) -> list[Any]:
+    numbers = [said if number == doubtful else number for number in range(3)]
+    return [*([f"before {n}", paid, f"after {n}"] for n, paid in enumerate(numbers)), "last"]
+
+
+async def in_doubt(world: World, number: int) -> Process:
+    """Another process, once the first has died in the middle of this payment."""
+    first = await serving(world, three)
+    dying.append((first, number))
+    with pytest.raises(Died):
+        await begin(first, three.bind())
+    await first.die()
+    assert sorted(executed.done.values()) == [1] * 9, "all but what follows the payment and the branches"
+    process = await serving(world, three)
+    with pytest.raises(Refused) as refused:
+        await process.resume()
+    assert refused.value.details["calls"] == [f"gather.{number}/pay"]
+    return process
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("action", ["retry", "continue"])
+async def test_doubt_in_one_of_three_branches_is_settled_alone(
+    world: World, action: str, number: int
+) -> None:
+    """F9"""
+    process = await in_doubt(world, number)
+    answers = {f"gather.{number}/pay": 70} if action == "continue" else {}
+    run = await process.resume(action=action, answers=answers)
+    said = 70 if action == "continue" else number
+    assert result(run) == expected(doubtful=number, said=said)
+    assert executed.done.pop(f"pay[{number}]") == (1 if action == "continue" else 2)
+    assert set(executed.done.values()) == {1}, executed.done
+    assert await process.is_sound()
+
+
+async def test_a_flow_whose_step_is_in_doubt_can_be_skipped_and_leaves_no_result(world: World) -> None:
+    process = await in_doubt(world, 1)
+    run = await process.resume(action="skip")
+    assert run.status is RunStatus.COMPLETED
+    assert "flow.result" not in run.context
+    assert set(executed.done.values()) == {1}
+    assert await process.is_sound()
+
+
+@pytest.mark.parametrize("action", ["retry", "continue"])
+async def test_a_fork_in_the_middle_of_a_payment_is_in_doubt_too(world: World, action: str) -> None:
+    """F9: what the other run began may have been done, and whoever forks it decides."""
+    process = await in_doubt(world, 1)
+    calls = [record.seq for record in await process.log() if record.kind == CallFinished.__name__]
+    await process.engine.fork("run", ForkRequest(calls[-1], new_id="fork"))
+    run = await process.resume("fork", original=True)
+    assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "in_doubt")
+    assert "cut off in gather.1/pay" in run.detail
+    assert executed.done["pay[1]"] == 1
+    answers = {"gather.1/pay": 70} if action == "continue" else {}
+    run = await process.resume("fork", original=True, action=action, answers=answers)
+    assert result(run) == expected(doubtful=1, said=70 if action == "continue" else 1)
+    assert executed.done.pop("pay[1]") == (1 if action == "continue" else 2)
+    assert set(executed.done.values()) == {1}
+    assert await process.is_sound("fork")
+    with pytest.raises(Refused, match=r"gather\.1/pay"):
+        await process.resume("run")
+
+
+@pytest.mark.parametrize("fault_at", ["retry", "continue"])
+async def test_a_decision_is_kept_if_the_process_dies_after_it(world: World, fault_at: str) -> None:
+    """F9"""
+    process = await in_doubt(world, 2)
+    process.store.fail(Fault.DIE_AFTER, within=2)
+    answers = {"gather.2/pay": 70} if fault_at == "continue" else {}
+    with pytest.raises(Died):
+        await process.resume(action=fault_at, answers=answers)
+    await process.die()
+    other = await serving(world, three)
+    try:
+        run = await live(other, three.bind())
+    except Refused:
+        assert fault_at == "retry"
+        run = await other.resume(action="retry")
+    assert result(run)[2][1] == (70 if fault_at == "continue" else 2)
+    assert executed.done.pop("pay[2]") <= 2
+    assert set(executed.done.values()) == {1}
