@@ -220,6 +220,51 @@ async def test_what_would_not_be_the_same_again_is_refused_and_cannot_be_swallow
     assert await process.is_sound(run_id)
 
 
+@pytest.mark.parametrize("makes", ["a result", "an error", "another call", "an exit"])
+@every_way
+async def test_a_refusal_ends_the_flow_whatever_its_code_makes_of_it(
+    memory: World, way: str, makes: str
+) -> None:
+    """F4"""
+
+    @flow
+    async def stubborn() -> str:
+        try:
+            await page("first")
+            if is_changed[0]:
+                await (in_a_task(page("b")) if way == LIVE else page("b"))
+            else:
+                await page("a")
+        except BaseException:
+            match makes:
+                case "a result":
+                    return "swallowed"
+                case "an error":
+                    raise RuntimeError("swallowed") from None
+                case "an exit":
+                    raise SystemExit("swallowed") from None
+            return await stamp("swallowed")
+        return await shaky("one")
+
+    process, run_id = await serving(memory, stubborn), "run"
+    is_changed[0] = way == LIVE
+    run = await begin(process, stubborn.bind())
+    if way == FORKED:
+        await process.engine.fork("run", ForkRequest(from_step="shaky", new_id="fork"))
+        run_id = "fork"
+    if way != LIVE:
+        is_changed[0] = True
+        run = await process.resume(run_id, original=True)
+    assert run.status is RunStatus.FAILED
+    assert run.reason == ("step_failed" if way == LIVE else "flow_changed")
+    assert ("from a task" if way == LIVE else "is now called with") in run.detail
+    assert "swallowed" not in run.detail
+    assert 'stamp["swallowed"]' not in executed.done
+    is_changed[0] = False
+    executed.note("shaky", "one")
+    assert result(await process.resume(run_id, original=True)) == "at last"
+
+
 async def _until_it_fails(process: Process, what: str) -> Run:
     run = await begin(process, changing.bind(what))
     if run.status is RunStatus.WAITING:

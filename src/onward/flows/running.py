@@ -151,7 +151,7 @@ class FlowRun:
             raise self.ended or InvalidInput(
                 f"flow {self.name!r} was cancelled by its own code, and ended without a result."
             ) from None
-        except Exception:
+        except (Exception, SystemExit):
             if self.ended is not None:
                 raise self.ended from None
             raise
