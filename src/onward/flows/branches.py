@@ -70,6 +70,52 @@ async def gather(
 
 
 @overload
+async def gather(a: Awaitable[T1], /, *, return_exceptions: Literal[True]) -> tuple[T1 | Exception]: ...
+
+
+@overload
+async def gather(
+    a: Awaitable[T1], b: Awaitable[T2], /, *, return_exceptions: Literal[True]
+) -> tuple[T1 | Exception, T2 | Exception]: ...
+
+
+@overload
+async def gather(
+    a: Awaitable[T1],
+    b: Awaitable[T2],
+    c: Awaitable[T3],
+    /,
+    *,
+    return_exceptions: Literal[True],
+) -> tuple[T1 | Exception, T2 | Exception, T3 | Exception]: ...
+
+
+@overload
+async def gather(
+    a: Awaitable[T1],
+    b: Awaitable[T2],
+    c: Awaitable[T3],
+    d: Awaitable[T4],
+    /,
+    *,
+    return_exceptions: Literal[True],
+) -> tuple[T1 | Exception, T2 | Exception, T3 | Exception, T4 | Exception]: ...
+
+
+@overload
+async def gather(
+    a: Awaitable[T1],
+    b: Awaitable[T2],
+    c: Awaitable[T3],
+    d: Awaitable[T4],
+    e: Awaitable[T5],
+    /,
+    *,
+    return_exceptions: Literal[True],
+) -> tuple[T1 | Exception, T2 | Exception, T3 | Exception, T4 | Exception, T5 | Exception]: ...
+
+
+@overload
 async def gather(*work: Awaitable[T], return_exceptions: Literal[False] = False) -> tuple[T, ...]: ...
 
 
