@@ -129,8 +129,17 @@ def said(error: BaseException) -> str:
 
 def told(error: BaseException) -> str:
     """Its kind, and what it says; like `said`, whatever it does when it is printed."""
-    kind, text = type(error).__name__, said(error)
+    kind, text = kind_of(error), said(error)
     return f"{kind}: {text}" if text else kind
+
+
+def kind_of(value: object) -> str:
+    """The name of its class, whatever that says of itself."""
+    name: str = _CLASS_NAME(type(value))
+    return name
+
+
+_CLASS_NAME = type.__dict__["__name__"].__get__
 
 
 # -- a pipeline's definition -------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def begin_in_thread(
 
 def _acceptable(error: BaseException) -> BaseException:
     """The error, but StopIteration as another one: a future does not accept it."""
-    if isinstance(error, StopIteration):
+    if issubclass(type(error), StopIteration):  # what it says of itself does not count, and may raise
         return RuntimeError(f"the function raised StopIteration: {said(error)}")
     return error
 

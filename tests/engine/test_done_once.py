@@ -19,6 +19,7 @@ import pytest
 from onward.clock import SystemClock, SystemIds
 from onward.engine.effects import AtMostOnce, Once
 from onward.errors import EffectFailed, InvalidInput, Refused, ResultLost
+from onward.handlers.calls import CallAnswer
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
 from onward.model.call import CallLost
@@ -91,13 +92,47 @@ async def at(world: World, charge: Charge, *, how: str = "call") -> Process:
     return await world.process(handlers={"work": FunctionHandler(work)})
 
 
+def released() -> memoryview:
+    """Bytes that were given back before they were stored."""
+    view = memoryview(b"R-17")
+    view.release()
+    return view
+
+
+class Unseen:
+    """Does not let itself be looked at."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("no")
+
+    @__class__.setter
+    def __class__(self, other: Any) -> None: ...
+
+
+class Answers:
+    """Says that it is what an agent's call answers."""
+
+    @property
+    def __class__(self) -> Any:
+        return CallAnswer
+
+    @__class__.setter
+    def __class__(self, other: Any) -> None: ...
+
+
 UNSTORABLE: dict[str, Callable[[], Any]] = {
     "object": Gadget,
     "surrogate": lambda: "paid \ud800",
     "generator": lambda: (one for one in (1, 2)),
     "nan": lambda: float("nan"),
     "inside": lambda: {"lines": [Gadget()]},
+    "released": released,
+    "unseen": Unseen,
+    "answers": Answers,
 }
+PLAIN = ("inside", "unseen")
+"""Those that a plain function returns, of which nobody knows before whether it is to be awaited."""
 
 
 @pytest.mark.parametrize("how", ["call", "effect", "only_success"])
@@ -105,7 +140,7 @@ UNSTORABLE: dict[str, Callable[[], Any]] = {
 async def test_a_result_that_cannot_be_stored_leaves_what_was_done_in_doubt(
     world: World, ledger: Ledger, kind: str, how: str
 ) -> None:
-    charge = charging(ledger, UNSTORABLE[kind], is_async=kind != "inside")
+    charge = charging(ledger, UNSTORABLE[kind], is_async=kind not in PLAIN)
     process = await at(world, charge, how=how)
     run = await process.start(SOURCE)
     assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "in_doubt")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -451,34 +452,48 @@ class Panic(BaseException):
     """What libraries in other languages raise: not an Exception."""
 
 
-@pytest.mark.parametrize("error", [SystemExit, Panic])
-async def test_a_step_that_exits_ends_the_attempt_whatever_the_flow_does_about_it(
-    memory: World, error: type[BaseException]
+async def test_a_step_that_exits_has_failed_like_any_other(memory: World) -> None:
+    @step
+    async def exits() -> str:
+        outside.do("exits")
+        sys.exit(3)
+
+    @flow
+    async def careful() -> str:
+        try:
+            return await exits()
+        except StepFailed as failed:
+            return await shorten(failed.text)
+
+    run = await begin(await serving(memory, careful), careful.bind())
+    assert result(run) == "the"
+    assert outside.done == {"exits": 1, "shorten": 1}
+
+
+async def test_a_step_that_ends_with_no_exception_ends_the_attempt_whatever_the_flow_does_about_it(
+    memory: World,
 ) -> None:
     """It has no recorded end, so a flow that went on would have a history without it."""
 
     @step
-    async def exits() -> str:
-        if outside.do("exits") == 1:
-            raise error
+    async def panics() -> str:
+        if outside.do("panics") == 1:
+            raise Panic
         return "done"
 
     @flow
     async def careless() -> str:
         try:
-            answered = await exits()
+            answered = await panics()
         except BaseException:
             answered = "swallowed"
         return answered + await shorten("text")
 
     first = await serving(memory, careless)
-    try:
-        run = await begin(first, careless.bind())
-    except Panic:
-        await first.die()
-    else:
-        assert run.detail == "step flow#1: SystemExit"
-    assert outside.done == {"exits": 1}
+    with pytest.raises(Panic):
+        await begin(first, careless.bind())
+    await first.die()
+    assert outside.done == {"panics": 1}
     assert result(await live(await serving(memory, careless), careless.bind())) == "donetex"
 
 

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from onward.errors import InvalidInput, UnstorableValue, said, told
-from onward.model.stored import as_stored, check_returns
+from onward.model.stored import as_stored, check_returns, content_of
 
 
 class Colour(enum.Enum):
@@ -150,6 +150,22 @@ def _endless() -> list[Any]:
 def test_what_cannot_be_stored_is_refused_by_its_type_whatever_it_does(value: Any, why: str) -> None:
     with pytest.raises(UnstorableValue, match=why):
         as_stored(value, "it")
+
+
+class OwnBytes(bytes):
+    def __bytes__(self) -> bytes:
+        raise RuntimeError("no")
+
+
+def test_bytes_are_stored_as_they_are_whatever_they_say_of_themselves() -> None:
+    assert content_of(OwnBytes(b"\0\xff"), "it") == b"\0\xff"
+    assert content_of(memoryview(b"abcdef")[::2], "it") == b"ace"
+    assert content_of("text", "it") is None
+    assert content_of(Hostile(), "it") is None
+    view = memoryview(b"gone")
+    view.release()
+    with pytest.raises(UnstorableValue, match="is a memoryview, which could not be read"):
+        content_of(view, "it")
 
 
 def test_an_object_that_does_not_let_itself_be_looked_at_is_refused_too() -> None:

@@ -28,7 +28,7 @@ from onward.model.call import (
 from onward.model.events import RunningCall, StepStarted
 from onward.model.limits import is_possible
 from onward.model.run import Run, StepCalls
-from onward.model.stored import as_stored
+from onward.model.stored import as_stored, content_of
 from onward.store.codec import content_hash, unseal
 from onward.store.port.log import KEPT_APART, TAIL_MAX, StoredEvent
 from onward.store.port.retention import Blobs
@@ -71,13 +71,12 @@ class OneTry(msgspec.Struct, frozen=True):
 
         UnstorableValue if that cannot be stored.
         """
-        answer = value if isinstance(value, CallAnswer) else CallAnswer(value)
-        value = answer.value
-        content = bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
-        what = f"the result of call {self.key!r}"
+        answer = value if type(value) is CallAnswer else CallAnswer(value)
+        value, where = answer.value, f"the result of call {self.key!r}"
+        content = content_of(value, where)
         if content is None:
-            value = as_stored(value, what)
-        _check_size(value if content is None else content, what)
+            value = as_stored(value, where)
+        _check_size(value if content is None else content, where)
         # What cannot be true could neither be stored nor added up, and the answer would be lost with it.
         is_counted = is_possible(answer.usage, answer.cost_micro)
         return CallFinished(

@@ -72,9 +72,9 @@ from onward.model.chat import message_id
 from onward.model.events import Event, RunningCall, StepStarted
 from onward.model.gate import Decision
 from onward.model.limits import is_over, scopes_now
-from onward.model.result import as_value, check_effect_key, unpack_effect
+from onward.model.result import REASON_MAX, as_value, check_effect_key, excerpt, unpack_effect
 from onward.model.run import Run
-from onward.model.stored import check_returns
+from onward.model.stored import check_returns, is_awaitable
 
 GATE, TOOL = CallKind.GATE.value, CallKind.TOOL.value
 LOOK_S = 1.0
@@ -293,7 +293,7 @@ class CallRecorder:
             if found is not None and found.result is not None:
                 return as_value(key, unpack_effect(key, found.result))
         check_returns(function, f"the function of effect {key!r}")
-        effect = _StepEffect(self._functions, function, only_success)
+        effect = _StepEffect(self._parts, self._functions, function, only_success)
         options = CallOptions(repeatable=False, type=CallKind.EFFECT.value, name=key)
         answered = await self.call(f"{EFFECT}{key}", effect.answer, (), options)
         if effect.raised is not None:
@@ -521,6 +521,13 @@ class CallTries:
                 return await unbroken(self._failed(one, began_s, error, stream))
             except errors.CallTimedOut as error:
                 return await unbroken(self._too_late(one, began_s, error))
+            except SystemExit as exits:
+                # As it is, it would end the event loop if the call has a task of its own.
+                raised = RuntimeError(f"the function raised SystemExit: {errors.said(exits)}")
+                if options.repeatable:
+                    return await unbroken(self._failed(one, began_s, raised, stream))
+                await self._lose(one, raised)
+                raise raised from None
             except Exception as error:
                 if options.type == TOOL and not options.repeatable:
                     # All that a tool says is its answer. This is trouble of the run in the middle of its use.
@@ -596,6 +603,7 @@ class CallTries:
             with suppress(errors.StoreError):  # what came of the answer stays visible, if the store takes it
                 await stream.drain()
         failed = one.failed(error, self._since_us(began_s))
+        failed = replace(failed, error=shortened(self._parts, failed.error))
         failed = failed if stream is None else stream.with_text(failed)
         return await self._written(failed, error)
 
@@ -618,6 +626,7 @@ class CallTries:
     async def _lose(self, one: OneTry, error: Exception, *, is_done: bool = False) -> CallLost:
         """Record that a try which must not be repeated will never be answered."""
         lost = one.lost(error, is_done=is_done)
+        lost = replace(lost, why=shortened(self._parts, lost.why))
         decide = partial(lose_call, lost=lost, attempt=self._started.attempt)
         await unbroken(self._parts.appender.record(decide))
         return lost
@@ -669,12 +678,17 @@ class CallTries:
                 raise errors.CallTimedOut(call.key, limit_s) from error  # it failed because it was cancelled
 
 
+def shortened(parts: CallParts, why: str) -> str:
+    """Why a call failed, as it is recorded. Secrets are looked for in the whole, before it is cut."""
+    return why if len(why) <= REASON_MAX else excerpt(parts.engine.journal.redactor.redact(why), REASON_MAX)
+
+
 async def execute(functions: Functions, function: Callable[..., Any], *arguments: Any) -> Any:
     """What the function returns. A plain one is registered until it has ended."""
     if inspect.iscoroutinefunction(function):
         return await function(*arguments)
     returned = await functions.call(function, *arguments)
-    return await returned if inspect.isawaitable(returned) else returned
+    return await returned if is_awaitable(returned) else returned
 
 
 def check_kind(finished: CallFinished, *, is_question: bool) -> None:
@@ -695,6 +709,7 @@ def decision_of(question: StepQuestion, finished: CallFinished, recorded: Mappin
 class _StepEffect(msgspec.Struct):
     """An effect of a step, as a call: what its function `raised` is an answer, too."""
 
+    parts: CallParts
     functions: Functions
     function: Callable[[], Any]
     only_success: bool
@@ -708,4 +723,4 @@ class _StepEffect(msgspec.Struct):
             if self.only_success:
                 raise
             self.raised = error
-            return {"error": errors.told(error)}
+            return {"error": shortened(self.parts, errors.told(error))}

@@ -36,7 +36,7 @@ from onward.model.result import (
     pack_effect,
     unpack_effect,
 )
-from onward.model.stored import as_stored, check_returns
+from onward.model.stored import as_stored, check_returns, is_awaitable
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.owner import owner_label
 from onward.store.port.leases import Effect, Effects
@@ -291,7 +291,7 @@ async def _called(function: Callable[[], Any]) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function()
     returned = await in_thread(function)
-    return await returned if inspect.isawaitable(returned) else returned
+    return await returned if is_awaitable(returned) else returned
 
 
 def in_doubt(found: Effect) -> Refused:

@@ -25,7 +25,7 @@ from onward.handlers.calls import Answered, CallOptions, PastCall
 from onward.handlers.port import StepContext
 from onward.model.call import CALL_KEY_CHARACTERS_MAX
 from onward.model.ids import called
-from onward.model.stored import as_declared, as_stored
+from onward.model.stored import as_declared, as_stored, content_of, is_awaitable
 
 if TYPE_CHECKING:
     from onward.flows.define import Step
@@ -446,15 +446,15 @@ async def call_function(
             value = await function(*args, **kwargs)
         else:
             value = await step.functions.call(partial(function, *args, **kwargs))
-            if inspect.isawaitable(value):
+            if is_awaitable(value):
                 value = await value
     finally:
         here.reset(token)
     what = f"the result of step {name!r}"
     try:
-        if not isinstance(value, bytes | bytearray | memoryview):
-            value = as_stored(value, what)
-        as_declared(bytes(value) if isinstance(value, bytearray | memoryview) else value, returns)
+        content = content_of(value, what)
+        value = as_stored(value, what) if content is None else content
+        as_declared(value, returns)
     except UnstorableValue as error:
         raise UnfitResult(str(error)) from None
     except ValueError as error:

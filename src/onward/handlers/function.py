@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from onward.errors import InvalidInput, OnwardError, said
+from onward.errors import InvalidInput, OnwardError, kind_of, said
 from onward.errors import told as error_told
 from onward.handlers.port import StepContext, as_result
 from onward.handlers.room import traceback_of
@@ -399,4 +399,4 @@ def _call(request: IsolatedCall) -> IsolatedReply:
 
 
 def _where(error: BaseException) -> dict[str, Any]:
-    return {"error": type(error).__name__, "traceback": traceback_of(error)}
+    return {"error": kind_of(error), "traceback": traceback_of(error)}

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 from blake3 import blake3
 
-from onward.errors import ArtifactNotFound, InvalidInput, StoreCorrupt
+from onward.errors import ArtifactNotFound, InvalidInput, StoreCorrupt, kind_of
 from onward.model import events as ev
 from onward.model.context import check_value, plain_text
 from onward.model.result import LeftFile, Result
@@ -351,7 +351,7 @@ class AttemptOutput:
 
     def raised(self, error: BaseException) -> None:
         """The handler has raised this."""
-        self.raised_elsewhere(type(error).__name__, traceback_of(error))
+        self.raised_elsewhere(kind_of(error), traceback_of(error))
 
     def raised_elsewhere(self, error: str, where: str) -> None:
         """The handler has raised an error of this type in another process."""

@@ -23,6 +23,8 @@ from onward.model.run import Frozen
 
 LOG_LINES_MAX, LOG_LINE_MAX = 100, 1_000
 EXCERPT_MAX = 8_192
+REASON_MAX = 10_000
+"""How many characters are kept of why something failed: an error may have a whole page in its text."""
 LOG_FULL = "… the lines after this one were left out"
 
 
@@ -106,11 +108,11 @@ def log_line(line: object) -> str:
     return text[: LOG_LINE_MAX - len(size)] + size
 
 
-def excerpt(text: str) -> str:
+def excerpt(text: str, most: int = EXCERPT_MAX) -> str:
     """The text, or the beginning of a long one and its length, as a gate shows it."""
-    if len(text) <= EXCERPT_MAX:
+    if len(text) <= most:
         return text
-    return f"{text[:EXCERPT_MAX]}… ({len(text):,} characters)"
+    return f"{text[:most]}… ({len(text):,} characters)"
 
 
 def _status(status: object) -> StepStatus:

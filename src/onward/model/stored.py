@@ -35,7 +35,7 @@ from uuid import UUID
 
 import msgspec
 
-from onward.errors import InvalidInput, UnstorableValue, told
+from onward.errors import InvalidInput, UnstorableValue, kind_of, told
 from onward.model.context import DEPTH_MAX, check_value
 
 ADVICE = (
@@ -63,6 +63,29 @@ def as_stored(value: object, where: str) -> Any:
     return value
 
 
+def content_of(value: object, where: str) -> bytes | None:
+    """The value if it is bytes, which are stored as they are; None of anything else.
+
+    What the value says of itself does not count, since looking at it may raise: UnstorableValue, if it is
+    bytes that cannot be read.
+    """
+    if not issubclass(type(value), _BYTES):
+        return None
+    try:
+        return bytes(memoryview(value))  # type: ignore[arg-type]  # in all three; not by a method of its own
+    except Exception as error:
+        why = f"{where} is a {kind_of(value)}, which could not be read ({told(error)})"
+        raise UnstorableValue(f"{why}; {ADVICE}.") from None
+
+
+def is_awaitable(value: object) -> bool:
+    """Whether what a function returned is to be awaited; not if it does not let itself be looked at."""
+    try:
+        return inspect.isawaitable(value)
+    except Exception:
+        return False
+
+
 def _from_objects(value: object, where: str) -> Any:
     try:
         converted = _converted(value, where, 0)
@@ -70,7 +93,7 @@ def _from_objects(value: object, where: str) -> Any:
     except UnstorableValue:
         raise
     except Exception as error:
-        why = f"{where} is a {type(value).__name__}, which could not be turned into JSON ({told(error)})"
+        why = f"{where} is a {kind_of(value)}, which could not be turned into JSON ({told(error)})"
         raise UnstorableValue(f"{why}; {ADVICE}.") from None
     return converted
 
@@ -105,7 +128,7 @@ def _converted(value: Any, where: str, depth: int) -> Any:
             return _object(value.items(), where, depth)
     fields = _fields(value)
     if fields is None:
-        raise UnstorableValue(f"{where} is a {type(value).__name__}, which cannot be stored; {ADVICE}.")
+        raise UnstorableValue(f"{where} is a {kind_of(value)}, which cannot be stored; {ADVICE}.")
     return _object(fields.items(), where, depth)
 
 

@@ -22,7 +22,7 @@ from onward.machine.plan.route import failure_transition, next_transition
 from onward.model import events as ev
 from onward.model.context import FrozenMap, changes_between, copied
 from onward.model.ids import branch_of
-from onward.model.result import Result, log_lines
+from onward.model.result import REASON_MAX, Result, excerpt, log_lines
 from onward.model.run import NOTHING_PENDING, AttemptState, Frozen, OpenStep, Run
 from onward.pipeline.flow_source import is_flow_kind
 from onward.pipeline.graph import Node
@@ -199,6 +199,8 @@ def finish(
     node = definition.graph.nodes[opened.node]
     if not result.keeps_calls and is_flow_kind(definition.kind(node.id)):
         result = dataclasses.replace(result, keeps_calls=True)  # no failure makes a flow repeat its steps
+    if len(result.failure_reason) > REASON_MAX:
+        result = dataclasses.replace(result, failure_reason=excerpt(result.failure_reason, REASON_MAX))
     if result.stop:
         return [_failed_attempt(opened, result, result.failure_reason, retry_at_us=None)]
     if result.status in DONE:
