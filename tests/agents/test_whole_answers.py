@@ -326,3 +326,18 @@ async def test_parts_whose_sum_no_model_has_are_a_note() -> None:
         came, _ = await pieces_of(models)
     assert isinstance(came[-1], Finished)
     assert came[-1].note == UNREADABLE
+
+
+@pytest.mark.parametrize("nothing", [0, None, 0.0])
+@pytest.mark.parametrize("wire", WIRE_FORMATS)
+async def test_a_server_that_counts_no_tokens_has_not_counted(wire: str, nothing: Any) -> None:
+    """Else an answer would cost nothing, and no limit would ever be reached."""
+    told = ANSWERS[wire]("Hello", nothing, nothing)
+    if wire == "anthropic":
+        told[0] = told[0].replace("1", "0")
+    async with serving(wire, [events(*told)], "end") as (models, _, _):
+        came, _ = await pieces_of(models)
+    assert isinstance(came[-1], Finished)
+    assert came[-1].usage.is_estimated
+    assert came[-1].usage.input > 0
+    assert came[-1].usage.output > 0

@@ -144,7 +144,8 @@ class Gathered:
     def count_usage(self, read: Callable[[], llm.TokenUsage]) -> None:
         """Take what the server counted, of which the last word counts; a note, if no model can have used it.
 
-        It is no part of the answer, so an answer is never given up for it.
+        It is no part of the answer, so an answer is never given up for it. A server that counts nothing at
+        all has not counted: no request is empty.
         """
         try:
             usage = read()
@@ -153,7 +154,7 @@ class Gathered:
         except (*NO_JSON, UsageUnreadable):
             self.usage, self.note = None, UNREADABLE
         else:
-            self.usage, self.note = usage, ""
+            self.usage, self.note = (usage if usage.total else None), ""
 
     def add_text(self, text: str) -> llm.TextDelta:
         """More text of the answer."""
