@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from onward.errors import FlowFailed, StepFailed
+from onward.flows.agents import agent
 from onward.flows.branches import each, gather
 from onward.flows.define import flow, step
 from onward.flows.graphs import graph
@@ -152,3 +153,12 @@ async def test_a_graph_that_is_not_played_runs_as_it_is() -> None:
 
     assert await FlowTest().run(real.bind()) == "lamps"
     assert await FlowTest().check_replays(real.bind()) == 2
+
+
+async def test_an_agent_is_played_by_its_key_before_its_name() -> None:
+    @flow
+    async def asking() -> list[str]:
+        return [await agent("First?"), await agent("Second?")]
+
+    played = FlowTest(steps={"agent": "any", "agent#2": "the second"})
+    assert await played.run(asking.bind()) == ["any", "the second"]

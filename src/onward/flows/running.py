@@ -224,9 +224,9 @@ class FlowRun:
             partial(call_function, self.step, function, args, kwargs, returns, step.name)
         )
 
-    def plays(self, returns: Any, args: Any, name: str, *names: str) -> Callable[[], Awaitable[Any]] | None:
-        """What calls the function that a test has in place of something with one of these names."""
-        function = None if self.stage is None else self.stage.plays(name, *names)
+    def plays(self, returns: Any, args: Any, name: str, key: str) -> Callable[[], Awaitable[Any]] | None:
+        """What calls the function that a test has in place of what has this key, or else this name."""
+        function = None if self.stage is None else self.stage.plays(key, name)
         if self.stage is None or function is None:
             return None
         return self.stage.during(partial(call_function, self.step, function, args, {}, returns, name))
