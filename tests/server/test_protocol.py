@@ -49,10 +49,22 @@ class Line:
     def close(self) -> None:
         self._writer.close()
 
+    def abort(self) -> None:
+        """Hang up without a word."""
+        self._writer.transport.abort()
+
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
-    """Reply with the request; the body is read only where the path says so."""
+    """Reply with the request; the body is read only where the path says so. A WebSocket is accepted."""
     body = b""
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.accept"})
+        await receive()
+        return
+    if scope["path"] == "/stream":
+        await stream(receive, send)
+        return
     if scope["path"] == "/late":
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
     if scope["path"] in ("/body", "/late"):
@@ -68,6 +80,20 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     length = (b"content-length", str(len(said)).encode())
     await send({"type": "http.response.start", "status": 200, "headers": [length]})
     await send({"type": "http.response.body", "body": said})
+
+
+ended = asyncio.Event()
+"""Set when a stream has noticed that its client is gone."""
+
+
+async def stream(receive: Any, send: Any) -> None:
+    """Begin a reply without an end, and wait for the client to hang up."""
+    ended.clear()
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b":", "more_body": True})
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    ended.set()
 
 
 @pytest.fixture
@@ -130,6 +156,35 @@ async def test_a_large_body_is_no_head(line: Line) -> None:
     assert (await line.hears())[0] == 200
 
 
+CHUNKED = b"POST /body HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("begun", [b"0\r\nP: ", b"0\r\nP", b"2;p=", b"0\r\n"])
+async def test_what_comes_between_pieces_of_a_body_is_bounded_too(line: Line, begun: bytes) -> None:
+    """A header behind a body was kept whole, however long it became, before anybody had signed in."""
+    await line.says(CHUNKED.replace(HOST, HOST + b"Expect: 100-continue\r\n"))
+    assert (await line.gets()).startswith(b"HTTP/1.1 100")
+    fill = b"P: 12345\r\n" if begun == b"0\r\n" else b"p" * 10
+    await line.says(begun, *[fill * 100] * (HEAD_BYTES_MAX // 1_000 + 1))
+    assert (await line.hears())[0] == 431
+    assert await line.is_over()
+
+
+async def test_a_body_in_small_chunks_may_be_long(line: Line) -> None:
+    piece = b"2;p=1\r\nab\r\n"
+    await line.says(CHUNKED, *[piece * 1_000] * 10, b"0\r\n\r\n")
+    assert len((await line.hears())[2]["body"]) == 20_000
+
+
+async def test_a_stream_with_a_request_behind_it_hears_that_its_client_is_gone(line: Line) -> None:
+    """Else each of them would hold one of the few streams of a credential for as long as the server lives."""
+    await line.says(b"GET /stream HTTP/1.1\r\n" + HOST + b"\r\n" + ENOUGH + b"\r\n")
+    assert b"200 OK" in await line.gets()
+    line.abort()
+    async with asyncio.timeout(10):
+        await ended.wait()
+
+
 @pytest.mark.parametrize(
     "request_",
     [
@@ -153,6 +208,7 @@ async def test_a_large_body_is_no_head(line: Line) -> None:
         b"GET /a b HTTP/1.1\r\n" + HOST + b"\r\n",
         b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n",
         b"CONNECT evil:80 HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"CONNECT /a HTTP/1.1\r\n" + HOST + b"\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"GET /a\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -190,6 +246,41 @@ async def test_another_protocol_that_is_offered_is_not_taken(line: Line) -> None
     assert (status, said["body"]) == (200, "ab")
     await line.says(ENOUGH + offer + b"\r\n" + ENOUGH + b"\r\n")
     assert [(await line.hears())[0], (await line.hears())[0]] == [200, 200]
+
+
+async def test_an_offer_changes_neither_the_version_nor_whether_the_connection_ends(line: Line) -> None:
+    offer = b"Connection: Upgrade, close\r\nUpgrade: h2c\r\n"
+    await line.says(ENOUGH + offer + b"\r\n" + ENOUGH + b"\r\n")
+    status, headers, _ = await line.hears()
+    assert (status, headers["connection"]) == (200, "close")
+    assert await line.is_over()
+
+
+async def test_an_old_client_that_offers_another_protocol_gets_the_end_of_the_connection(line: Line) -> None:
+    await line.says(b"GET /a HTTP/1.0\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+    assert (await line.hears())[1]["connection"] == "close"
+    assert await line.is_over()
+
+
+WEB_SOCKET = ENOUGH + (
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize("before", [0, 1])
+async def test_a_connection_may_become_a_web_socket_at_once_or_later(line: Line, before: int) -> None:
+    """Those of browsers do with their first request."""
+    for _ in range(before):
+        await line.says(ENOUGH + b"\r\n")
+        await line.hears()
+    await line.says(WEB_SOCKET)
+    assert (await line.gets()).startswith(b"HTTP/1.1 101 ")
+
+
+async def test_a_connection_becomes_no_web_socket_before_its_replies_are_sent(line: Line) -> None:
+    await line.says(b"GET /stream HTTP/1.1\r\n" + HOST + b"\r\n" + WEB_SOCKET)
+    assert await line.is_over()
 
 
 async def test_a_few_requests_may_be_sent_ahead_and_not_any_number(line: Line) -> None:

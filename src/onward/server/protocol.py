@@ -10,6 +10,7 @@ was not understood nobody knows where the next one begins.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -34,20 +35,22 @@ class StrictProtocol(HttpToolsProtocol):
         self._size = 0
         """Of the lines of the head that were read."""
         self._unread = 0
-        """What came of a head since the last one ended; some of it may be a line without an end."""
+        """What came since a head ended or a piece of a body came: lines, of which the last may have no end."""
         self._is_head = True
         """Whether a head is coming, and not the body behind it."""
         self._came = False
-        """Whether what was received last ended a head, or belonged to a body."""
+        """Whether what was received last ended a head, or had a piece of a body."""
         self._is_offer = False
         """Whether the head that was read asks for a protocol that is not spoken here."""
         self._problem = BAD
+        self._cycles: deque[RequestResponseCycle] = deque()
+        """The requests that are not answered yet, in their order."""
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        self._came = not self._is_head
+        self._came = False
         self._unset_keepalive_if_required()
         try:
             self._read(data)
@@ -57,17 +60,21 @@ class StrictProtocol(HttpToolsProtocol):
             self._refuse()
             return
         if self._came:
+            self._unread = 0
             self._head_came()
             return
         self._unread += len(data)
         if self._unread > HEAD_BYTES_MAX:
             self._problem = TOO_LARGE
             self._refuse()
-        elif not self._is_answering:
+        elif self._is_head and not self._is_answering:
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
+        for cycle in self._cycles:  # uvicorn notifies only the newest: a stream before it would never end
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
@@ -86,18 +93,25 @@ class StrictProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        if not self.url.startswith(b"/") or b"#" in self.url:
+        if not self.url.startswith(b"/") or b"#" in self.url or self.parser.get_method() == b"CONNECT":
             raise ValueError("the target is not a path")
         if self.parser.get_http_version() not in ("1.0", "1.1"):
             raise ValueError("this version is not spoken")
         if self.parser.should_upgrade() and not self._should_upgrade():
             self._is_offer = True
             return
+        if self.parser.should_upgrade() and self._is_answering:
+            raise ValueError("another protocol begins before the reply")
         self._is_head, self._came = False, True
-        self._size = self._unread = 0
+        self._size = 0
         super().on_headers_complete()
         if not self.parser.should_upgrade():  # a WebSocket has no cycle of request and reply
             self.cycle.transport = Joined(self.transport, self.loop)  # type: ignore[assignment]
+            self._cycles.append(self.cycle)
+
+    def on_body(self, body: bytes) -> None:
+        self._came = True
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self._is_offer:
@@ -110,6 +124,7 @@ class StrictProtocol(HttpToolsProtocol):
         """Take the next request. A body that nobody wants is not waited for."""
         if not self.pipeline and self.cycle.more_body:
             self.cycle.transport.close()
+        self._cycles.popleft()
         super().on_response_complete()
 
     def _grow(self, size: int) -> None:
@@ -140,6 +155,8 @@ class StrictProtocol(HttpToolsProtocol):
                 data = self._without_offer() + data[upgrade.args[0] :]
                 self._is_offer = False
                 self.parser = httptools.HttpRequestParser(self)
+                # As uvicorn's own: else what follows `Connection: close` takes the reply before it away.
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
 
     def _without_offer(self) -> bytes:
         """The head that was read, without what it says about other protocols."""
@@ -147,7 +164,8 @@ class StrictProtocol(HttpToolsProtocol):
         if any(name == b"connection" and b"close" in value.lower() for name, value in self.headers):
             headers.append((b"connection", b"close"))
         lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-        return b"%b %b HTTP/1.1\r\n%b\r\n" % (self.parser.get_method(), self.url, lines)
+        version = self.parser.get_http_version().encode()
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (self.parser.get_method(), self.url, version, lines)
 
     def _refuse(self) -> None:
         self._head_came()
