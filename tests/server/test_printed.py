@@ -75,7 +75,7 @@ def test_receipts_are_listed_and_nothing_is_written(shell: Shell) -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may give itself another machine's name")
 def test_files_of_another_machine_are_not_here(shell: Shell) -> None:
     """409 says where they are, instead of an empty list."""
-    shell.write("line.dot", pipeline(("a", "echo printed")))
+    shell.write("line.dot", pipeline(("a", "echo printed"), ("quiet", "true")))
     onward = f"{sys.executable} -m onward run line.dot --run-id run"
     words = ["unshare", "--uts", "sh", "-c", f"hostname elsewhere && exec {onward} --db {shell.db}"]
     subprocess.run(words, cwd=shell.directory, env=shell.environment, check=True, capture_output=True)

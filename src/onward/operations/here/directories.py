@@ -167,10 +167,15 @@ class PrintedTry:
         self.log: Sequence[str] = ()
         self.printed = ""
 
-    @property
-    def has_files(self) -> bool:
-        """Whether there were files to read."""
-        return self._has_files
+    def is_elsewhere(self, found: Sequence[LogPiece]) -> bool:
+        """Whether what it printed, of which `found` is known, is in files that this machine does not have.
+
+        A try without files of its own may have printed nothing, if the directory of its run is here.
+        """
+        if self._has_files:
+            return False
+        has_run = self._runs is not None and bool(self._runs.names(self._parts[:1]))
+        return not has_run or any(piece["stream"] in STREAMS for piece in found)
 
     def skip_to_last(self, size: int) -> bool:
         """Read only the last bytes of each stream; returns whether there is more before them."""
@@ -365,8 +370,8 @@ async def printed_here(store: Store, runs: folders.Folder | None, request: ReadP
     for step, one, reader in reversed([*reading.chosen(is_over=True)]):
         is_cut = reader.skip_to_last(PRINTED_BYTES_MAX) or is_cut
         found = [*reading.pieces(step, one, reader, is_over=True)]
-        if not reader.has_files:
-            elsewhere = elsewhere or other_host(one.claim.worker)
+        if not elsewhere and reader.is_elsewhere(found):
+            elsewhere = other_host(one.claim.worker)
         found, left, is_all = _last_of(found, left)
         told.append(found)
         if not is_all:
