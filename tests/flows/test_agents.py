@@ -17,7 +17,7 @@ from examples.flow import support
 from onward.agents.model import SchemaFormat, ToolCall
 from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
-from onward.agents.tools.port import ToolRules
+from onward.agents.tools.port import ToolAnswer, ToolRules, ToolUse
 from onward.agents.tools.toolbox import Toolbox
 from onward.engine.control.requests import ForkRequest
 from onward.errors import FlowFailed, InvalidInput, Refused, RunNotFound, StepFailed
@@ -549,3 +549,102 @@ async def test_the_example_answers_a_customer() -> None:
     with contextlib.chdir(tempfile.mkdtemp()):
         assert await test.run(support.answer.bind("My lamp of order 17 broke!")) == "Dear Ann (angry; sent)"
         assert await test.check_replays(support.answer.bind("My lamp broke!")) == 8
+
+
+@pytest.mark.parametrize("key", ["page", "page/1", "a~1/b"])
+async def test_a_call_that_a_tool_records_is_the_agents_whatever_its_key(memory: World, key: str) -> None:
+    """A key with a slash was taken for a call of the flow, whose resume was refused for ever."""
+
+    async def fetch() -> str:
+        return f"fetched {outside.do('fetch')}"
+
+    async def act(use: ToolUse) -> ToolAnswer:
+        return ToolAnswer(await use.step.call(key, fetch))
+
+    @step
+    async def flaky() -> str:
+        if outside.do("flaky") == 1:
+            raise OSError("not yet")
+        return "done"
+
+    @flow
+    async def looking() -> list[str]:
+        return [await agent("Look.", tools=["look"]), await flaky()]
+
+    clock = ManualClock()
+    toolbox = Toolbox([Shelf([Counting(act=act)])])
+    scripted = model(uses("look"), default="Seen.")
+    handler = AgentHandler(scripted, read_prices(PRICES), clock, SeededDice(1), toolbox)
+    served = {"codergen": handler, looking.kind: FlowHandler(looking)}
+    process = await memory.process(handlers=served, clock=clock)
+    assert (await begin(process, looking.bind())).status is RunStatus.FAILED
+    assert result(await process.resume()) == ["Seen.", "done"]
+    assert outside.done == {"fetch": 1, "flaky": 2}
+    assert await process.is_sound()
+
+
+async def test_an_effect_of_a_tool_is_not_repeated_when_its_agent_is_tried_anew(memory: World) -> None:
+    """Its key is the tool's own, and lasts as long as the flow; positional calls begin anew."""
+
+    async def pay() -> str:
+        return f"paid {outside.do('pay')}"
+
+    async def look_again() -> str:
+        return f"looked {outside.do('look')}"
+
+    async def act(use: ToolUse) -> ToolAnswer:
+        seen = await use.step.call("seen", look_again)
+        return ToolAnswer(f"{await use.step.effect('order-17', pay)}, {seen}")
+
+    @flow
+    async def paying() -> int:
+        return await agent("Pay.", returns=int, tools=["look"])
+
+    clock = ManualClock()
+    toolbox = Toolbox([Shelf([Counting(act=act)])])
+    scripted = model(
+        uses("look"),
+        says("nonsense", times=3),
+        uses("look"),
+        default='{"value": 17}',
+    )
+    handler = AgentHandler(scripted, read_prices(PRICES), clock, SeededDice(1), toolbox)
+    served = {"codergen": handler, paying.kind: FlowHandler(paying)}
+    process = await memory.process(handlers=served, clock=clock)
+    assert (await begin(process, paying.bind())).status is RunStatus.FAILED
+    assert result(await process.resume()) == 17
+    assert outside.done == {"pay": 1, "look": 2}
+    assert said_last(scripted.received[-1]) == "paid 1, looked 2"
+    assert await process.is_sound()
+
+
+async def test_an_answer_counts_only_for_the_question_that_was_put(memory: World) -> None:
+    """A tool that asks something else under the same key was taken to be allowed by the answer."""
+
+    async def act(use: ToolUse) -> ToolAnswer:
+        cents = 5 if outside.do("asked") == 1 else 5_000_000
+        decision = await use.step.ask("sure", f"Send back {cents} cents?", choices=["yes", "no"])
+        return ToolAnswer(f"{decision.choice} to {cents}")
+
+    @flow
+    async def refunding() -> str:
+        return await agent("Refund.", tools=["look"])
+
+    clock = ManualClock()
+    toolbox = Toolbox([Shelf([Counting(act=act)])])
+    scripted = model(uses("look"), default="Done.")
+    handler = AgentHandler(scripted, read_prices(PRICES), clock, SeededDice(1), toolbox)
+    served = {"codergen": handler, refunding.kind: FlowHandler(refunding)}
+    process = await memory.process(handlers=served, clock=clock)
+    running = asyncio.create_task(begin(process, refunding.bind()))
+    while not outside.done["asked"] or not (await process.load()).run.gates:
+        await asyncio.sleep(0)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    await process.engine.answer("run", "yes", by="ann")
+    run = await process.resume()
+    assert "yes to 5000000" not in [said_last(one) for one in scripted.received]
+    assert (run.status, run.reason) == (RunStatus.FAILED, "step_failed"), (run.status, run.reason, run.detail)
+    assert "asks another question under" in run.detail
+    assert await process.is_sound()

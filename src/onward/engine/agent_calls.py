@@ -10,6 +10,7 @@ from onward.engine.agent_log import AGAIN, AgentPast
 from onward.engine.call_log import CallMemory, value_of
 from onward.engine.calls import CallRecorder, decision_of
 from onward.handlers.calls import AgentCalls, CallOptions, StepQuestion
+from onward.model.call import POSITIONAL
 from onward.model.gate import Decision
 
 
@@ -20,24 +21,29 @@ class AgentRecorder(CallRecorder):
         super().__init__(flow._parts, flow._started, flow._functions, flow._holding)
         self._under_way, self._tries = flow._under_way, flow._tries
         self._calls, self._own = calls, past.memory
-        self._prefix = f"{calls.key}{AGAIN}{past.generation}/" if past.generation else f"{calls.key}/"
+        self._generation = f"{AGAIN}{past.generation}" if past.generation else ""
 
     async def _remembered(self) -> CallMemory:
         return self._own
 
+    def _full(self, call: str) -> str:
+        """The key of a call in the flow. One that a tool chose stays the same when the agent is tried anew."""
+        again = self._generation if POSITIONAL.fullmatch(call) else ""
+        return f"{self._calls.key}{again}/{call}"
+
     def key_of(self, call: str) -> str:
         """The idempotency key of a call."""
-        return super().key_of(self._prefix + call)
+        return super().key_of(self._full(call))
 
     async def call(self, key: str, function: Any, arguments: Any, options: CallOptions) -> Any:
         """What the function answered: now, or when this call was made before."""
         options = replace(options, inputs=self._calls.inputs, patches=self._calls.patches)
         with self._calls.under_way():
-            return await super().call(self._prefix + key, function, arguments, options)
+            return await super().call(self._full(key), function, arguments, options)
 
     async def ask(self, key: str, question: StepQuestion) -> Decision:
         """What a person answered. The flow's other branches go on; when every one waits, the attempt ends."""
-        key = self._prefix + key
+        key = self._full(key)
         answered = self._own.answers.get(key)
         if answered is not None:
             recorded = await value_of(self._own, self._parts.appender.run.id, answered)
@@ -55,12 +61,12 @@ class AgentRecorder(CallRecorder):
 
     async def has(self, call: str) -> bool:
         """Whether a call has been answered."""
-        return await super().has(self._prefix + call)
+        return await super().has(self._full(call))
 
     async def partial(self, call: str) -> str:
         """The text that came of a call before its last tries failed or were lost; empty if none did."""
-        return await super().partial(self._prefix + call)
+        return await super().partial(self._full(call))
 
     async def failures(self, call: str) -> tuple[str, ...]:
         """How the service failed in the tries of a call, in words; also in earlier attempts of the step."""
-        return await super().failures(self._prefix + call)
+        return await super().failures(self._full(call))

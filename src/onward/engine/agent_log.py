@@ -90,12 +90,17 @@ class AgentPast(msgspec.Struct):
             self.has_acted = self.has_acted or finished.call in self.once
 
     def failed(self, finished: CallFinished) -> None:
-        """The agent itself failed; unless its answers are kept, it asks anew when it is tried again."""
+        """The agent itself failed; unless its answers are kept, it asks anew when it is tried again.
+
+        What its tools did once under keys of their own, such as effects, lasts as long as the flow. (Other
+        calls have other keys then.)
+        """
         if finished.failure == KEPT:
             return
-        content = self.memory.content
+        before = self.memory
         self.generation += 1
-        self.memory = CallMemory(content)
+        lasting = {call: one for call, one in before.answers.items() if call in self.once}
+        self.memory = CallMemory(before.content, lasting, before.tries)
         if self.has_acted:
             self.memory.past = StepPast(thread=self.thread, failure=finished.error)
             self.memory.dropped = dict(self.last_round)

@@ -190,7 +190,10 @@ class CallRecorder:
         appender, started = self._parts.appender, self._started
         gate = gate_of_call(started.step, key, 0)
         self._tries.check_open()
-        if gate in appender.run.gates:
+        known = appender.run.gates.get(gate)
+        if known is not None and known.question != question.hash:
+            raise question_changed(started.step, key)
+        if known is not None:
             return
         await self._holding.boundary()
         await self._parts.trust()

@@ -73,15 +73,14 @@ class _Agents:
         """The key of the agent whose call this is; empty if it is none's."""
         if "/" not in call:
             return ""
-        agent = agent_of(call)
-        if agent:
+        path = call if self.known else ""
+        while path := path.rpartition("/")[0]:  # its tools choose keys for their calls, also with slashes
+            agent = path.rpartition(AGAIN)[0] or path
+            if agent in self.known:
+                return agent
+        if agent := agent_of(call):
             self.known.add(agent)
-            return agent
-        if not self.known:
-            return ""
-        path = call.rpartition("/")[0]
-        agent = path.rpartition(AGAIN)[0] or path
-        return agent if agent in self.known else ""
+        return agent
 
     def at(self, agent: str) -> AgentPast:
         """What the log has of an agent."""
