@@ -32,7 +32,7 @@ from onward.testing.script import ModelScript, ScriptedReply, ScriptRule
 from onward.testing.scripted_model import Received
 from tests.agents.asking import at_endpoint
 from tests.agents.test_agent_step import NAME, model
-from tests.agents.tooling import Counting, Shelf
+from tests.agents.tooling import Act, Counting, Shelf
 from tests.conformance.faults import Died, Fault
 from tests.flows.living import Outside, answered, begin, called, live, result
 from tests.world import Process, World
@@ -52,6 +52,13 @@ async def asking(world: World, models: Any, *flows: Flow[..., Any]) -> Process:
     handler = AgentHandler(models, read_prices(PRICES), clock, SeededDice(1))
     served = {one.kind: FlowHandler(one) for one in flows}
     return await world.process(handlers={"codergen": handler, **served}, clock=clock)
+
+
+async def with_tool(world: World, models: Any, served: Flow[..., Any], act: Act) -> Process:
+    """A process whose agents may use the tool `look`, which does this."""
+    clock, toolbox = ManualClock(), Toolbox([Shelf([Counting(act=act)])])
+    handler = AgentHandler(models, read_prices(PRICES), clock, SeededDice(1), toolbox)
+    return await world.process(handlers={"codergen": handler, served.kind: FlowHandler(served)}, clock=clock)
 
 
 def says(text: str, *, contains: str = "", times: int | None = None) -> ScriptRule:
@@ -571,12 +578,8 @@ async def test_a_call_that_a_tool_records_is_the_agents_whatever_its_key(memory:
     async def looking() -> list[str]:
         return [await agent("Look.", tools=["look"]), await flaky()]
 
-    clock = ManualClock()
-    toolbox = Toolbox([Shelf([Counting(act=act)])])
     scripted = model(uses("look"), default="Seen.")
-    handler = AgentHandler(scripted, read_prices(PRICES), clock, SeededDice(1), toolbox)
-    served = {"codergen": handler, looking.kind: FlowHandler(looking)}
-    process = await memory.process(handlers=served, clock=clock)
+    process = await with_tool(memory, scripted, looking, act)
     assert (await begin(process, looking.bind())).status is RunStatus.FAILED
     assert result(await process.resume()) == ["Seen.", "done"]
     assert outside.done == {"fetch": 1, "flaky": 2}
@@ -600,17 +603,13 @@ async def test_an_effect_of_a_tool_is_not_repeated_when_its_agent_is_tried_anew(
     async def paying() -> int:
         return await agent("Pay.", returns=int, tools=["look"])
 
-    clock = ManualClock()
-    toolbox = Toolbox([Shelf([Counting(act=act)])])
     scripted = model(
         uses("look"),
         says("nonsense", times=3),
         uses("look"),
         default='{"value": 17}',
     )
-    handler = AgentHandler(scripted, read_prices(PRICES), clock, SeededDice(1), toolbox)
-    served = {"codergen": handler, paying.kind: FlowHandler(paying)}
-    process = await memory.process(handlers=served, clock=clock)
+    process = await with_tool(memory, scripted, paying, act)
     assert (await begin(process, paying.bind())).status is RunStatus.FAILED
     assert result(await process.resume()) == 17
     assert outside.done == {"pay": 1, "look": 2}
@@ -630,14 +629,10 @@ async def test_an_answer_counts_only_for_the_question_that_was_put(memory: World
     async def refunding() -> str:
         return await agent("Refund.", tools=["look"])
 
-    clock = ManualClock()
-    toolbox = Toolbox([Shelf([Counting(act=act)])])
     scripted = model(uses("look"), default="Done.")
-    handler = AgentHandler(scripted, read_prices(PRICES), clock, SeededDice(1), toolbox)
-    served = {"codergen": handler, refunding.kind: FlowHandler(refunding)}
-    process = await memory.process(handlers=served, clock=clock)
+    process = await with_tool(memory, scripted, refunding, act)
     running = asyncio.create_task(begin(process, refunding.bind()))
-    while not outside.done["asked"] or not (await process.load()).run.gates:
+    while not outside.done["asked"] or not (await process.load()).run.gates:  # noqa: ASYNC110 - it appends them
         await asyncio.sleep(0)
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -647,4 +642,26 @@ async def test_an_answer_counts_only_for_the_question_that_was_put(memory: World
     assert "yes to 5000000" not in [said_last(one) for one in scripted.received]
     assert (run.status, run.reason) == (RunStatus.FAILED, "step_failed"), (run.status, run.reason, run.detail)
     assert "asks another question under" in run.detail
+    assert await process.is_sound()
+
+
+async def test_a_tool_that_asks_a_person_holds_no_process(memory: World) -> None:
+    """The use of the tool was under way, so the run stayed running until somebody answered."""
+
+    async def act(use: ToolUse) -> ToolAnswer:
+        outside.do("used")
+        return ToolAnswer((await use.step.ask("sure", "Send it back?", choices=["yes", "no"])).choice)
+
+    @flow
+    async def refunding() -> list[str]:
+        return list(await gather(agent("Refund.", tools=["look"]), agent("Wait.", name="other")))
+
+    scripted = model(uses("look", contains="Refund"), default="Done.")
+    process = await with_tool(memory, scripted, refunding, act)
+    async with asyncio.timeout(10):
+        run = await begin(process, refunding.bind())
+    assert (run.status, list(run.gates)) == (RunStatus.WAITING, ["flow#1:gather.0/agent/sure"])
+    assert result((await process.engine.answer("run", "yes", by="ann")).run) == ["Done.", "Done."]
+    assert outside.done == {"used": 2}
+    assert len(scripted.received) == 3
     assert await process.is_sound()

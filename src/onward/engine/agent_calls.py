@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ class AgentRecorder(CallRecorder):
         return self._own
 
     def _full(self, call: str) -> str:
-        """The key of a call in the flow. One that a tool chose stays the same when the agent is tried anew."""
+        """The key of a call in the flow. One that a tool chose stays when the agent is tried anew."""
         again = self._generation if POSITIONAL.fullmatch(call) else ""
         return f"{self._calls.key}{again}/{call}"
 
@@ -48,12 +49,16 @@ class AgentRecorder(CallRecorder):
         if answered is not None:
             recorded = await value_of(self._own, self._parts.appender.run.id, answered)
             return decision_of(question, answered, recorded)
-        patches = self._calls.patches
-        with self._calls.asking():  # entered by all that ask at the same time before one is put
-            await self.put(key, question, patches)
+        patches, outer = self._calls.patches, self._under_way.outer(key)
+        is_inside = outer is not None  # of a tool, whose use is under way
+        # Entered by all that ask at the same time before one is put.
+        with self._calls.asking(), self._under_way.one(key, outer) if is_inside else nullcontext():
+            await self.put(key, question, patches, is_inside=is_inside)
             taken = await self.taken(key, question, patches)
             if taken is None:
-                with self._calls.parked(key):
+                if is_inside:
+                    self._holding.end(key)  # a hold waits for nobody's answer
+                with self._calls.parked(key, is_inside):
                     while taken is None:
                         await self.rest(None, looks=True)
                         taken = await self.taken(key, question, patches)

@@ -185,8 +185,13 @@ class CallRecorder:
         """The time, which is never before the claim of the run."""
         return self._parts.appender.now_us()
 
-    async def put(self, key: str, question: StepQuestion, patches: tuple[str, ...]) -> None:
-        """Put a flow's question to people, if it was not yet; the flow goes on meanwhile."""
+    async def put(
+        self, key: str, question: StepQuestion, patches: tuple[str, ...], *, is_inside: bool = False
+    ) -> None:
+        """Put a flow's question to people, if it was not yet; the flow goes on meanwhile.
+
+        `is_inside`: a call that is under way asks it, and no hold comes before that call lets one.
+        """
         appender, started = self._parts.appender, self._started
         gate = gate_of_call(started.step, key, 0)
         self._tries.check_open()
@@ -195,7 +200,8 @@ class CallRecorder:
             raise question_changed(started.step, key)
         if known is not None:
             return
-        await self._holding.boundary()
+        if not is_inside:
+            await self._holding.boundary()
         await self._parts.trust()
         opened = question.opened(gate, started.node, appender.now_us())
         opened = msgspec.structs.replace(opened, stays=True, patches=patches)

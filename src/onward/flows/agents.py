@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
@@ -224,13 +224,14 @@ class _Hooks:
             self._settle()
 
     @contextmanager
-    def parked(self, key: str) -> Iterator[None]:
-        """A person has not answered yet."""
+    def parked(self, key: str, is_inside: bool) -> Iterator[None]:
+        """A person has not answered yet, who was asked inside a call or between two."""
         self._flow.waits[key] = Parked(f"for an answer ({key})", is_asked=True)
         self._waiting += 1
         self._settle()
         try:
-            yield
+            with self._flow.only_waiting() if is_inside else nullcontext():
+                yield
         finally:
             del self._flow.waits[key]
             self._waiting -= 1

@@ -347,6 +347,16 @@ class FlowRun:
             self._under_way -= 1
             self._stop_if_idle()
 
+    @contextmanager
+    def only_waiting(self) -> Iterator[None]:
+        """A call that is under way waits for a person inside: the attempt may end."""
+        self._under_way -= 1
+        self._stop_if_idle()
+        try:
+            yield
+        finally:
+            self._under_way += 1
+
     def cancelled(self, key: str) -> asyncio.CancelledError:
         """What to raise of a call that was cancelled: not by the engine, so by the flow's own code."""
         if self.ended is not None or self.is_cancelled:

@@ -338,8 +338,8 @@ class AgentCalls(msgspec.Struct, frozen=True):
     """The calls of an agent in a flow. Their keys are below that of the agent, `key`: `agent#2/m3.t1`.
 
     `under_way` is entered by each while it is made, and refuses one that the flow makes no more; `asking` by
-    each that asks a person, and `parked` inside it while that has not answered. `inputs` and `patches` are
-    those of the agent.
+    each that asks a person, and `parked` inside it while that has not answered: with its key, and whether a
+    use of a tool asks. `inputs` and `patches` are those of the agent.
     """
 
     key: str
@@ -347,7 +347,7 @@ class AgentCalls(msgspec.Struct, frozen=True):
     patches: tuple[str, ...]
     under_way: Callable[[], AbstractContextManager[None]]
     asking: Callable[[], AbstractContextManager[None]]
-    parked: Callable[[str], AbstractContextManager[None]]
+    parked: Callable[[str, bool], AbstractContextManager[None]]
 
 
 class ChildHooks(Protocol):
