@@ -30,7 +30,7 @@ from onward.model.limits import is_possible
 from onward.model.run import Run, StepCalls
 from onward.model.stored import as_stored, content_of
 from onward.store.codec import content_hash, unseal
-from onward.store.port.log import KEPT_APART, TAIL_MAX, StoredEvent
+from onward.store.port.log import KEPT_APART, StoredEvent
 from onward.store.port.retention import Blobs
 
 
@@ -238,15 +238,10 @@ async def read_memory(journal: Journal, blobs: Blobs, run: Run, step: str) -> Ca
     if calls.has_acted:
         memory.past = StepPast(thread=calls.thread, failure=calls.failure)
     once: set[tuple[str, int]] = set()
-    after = calls.since
-    while after < run.head:
-        page = await journal.read(run.id, after=after, limit=min(TAIL_MAX, run.head - after))
-        if not page:
-            break
+    async for page in journal.pages(run.id, after=calls.since, upto=run.head):
         for record in page:
             if record.kind in KINDS:
                 _note(memory, calls, step, record, once)
-        after = page[-1].seq
     return memory
 
 

@@ -21,7 +21,7 @@ from onward.model.gate import GateOpened, asked_about
 from onward.model.ids import node_of, place_of
 from onward.model.run import Run, StepCalls
 from onward.store.codec import unseal
-from onward.store.port.log import KEPT_APART, TAIL_MAX, StoredEvent
+from onward.store.port.log import KEPT_APART, StoredEvent
 from onward.store.port.retention import Blobs
 
 _KINDS = frozenset(
@@ -49,15 +49,10 @@ async def read_history(journal: Journal, blobs: Blobs, run: Run, step: str) -> F
     calls, agents = opened.calls, _Agents(blobs)
     if calls is None:
         return FlowHistory([], memory, {})
-    after = calls.since
-    while after < run.head:
-        page = await journal.read(run.id, after=after, limit=min(TAIL_MAX, run.head - after))
-        if not page:
-            break
+    async for page in journal.pages(run.id, after=calls.since, upto=run.head):
         for record in page:
             if record.kind in _KINDS:
                 _note(found, memory, calls, step, record, agents)
-        after = page[-1].seq
     return FlowHistory(list(found.values()), memory, agents.past)
 
 
@@ -193,17 +188,13 @@ async def before_call(journal: Journal, run: Run, nodes: Collection[str], key: s
     """
     if not nodes:
         return None
-    place, after = 0, 0
-    while after < run.head:
-        page = await journal.read(run.id, after=after, limit=min(TAIL_MAX, run.head - after))
-        if not page:
-            break
+    place = 0
+    async for page in journal.pages(run.id, after=0, upto=run.head):
         for record in page:
             if record.kind in _KINDS and place and _is_of(unseal(record), nodes, key):
                 return place
             if record.kind in _PLACES:
                 place = record.seq
-        after = page[-1].seq
     return None
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -142,13 +142,19 @@ class LogReader:
     async def _folded_by_pages(self, start: Folded | None, run_id: str, upto: int) -> Folded | None:
         """Fold a log of any length up to an event; other tasks run between the pages."""
         folded = start
-        while (after := folded.position.seq if folded else 0) < upto:
-            page = await self._log.read(run_id, after=after, limit=min(logs.TAIL_MAX, upto - after))
-            if not page:
-                break
+        async for page in self.pages(run_id, after=start.position.seq if start else 0, upto=upto):
             folded = fold_tail(folded, page, run_id)
             await asyncio.sleep(0)
         return folded
+
+    async def pages(self, run_id: str, *, after: int, upto: int) -> AsyncIterator[Sequence[logs.StoredEvent]]:
+        """The stored log in pages, behind one event and up to another."""
+        while after < upto:
+            page = await self._log.read(run_id, after=after, limit=min(logs.TAIL_MAX, upto - after))
+            if not page:
+                return
+            yield page
+            after = page[-1].seq
 
     async def load_at(self, run_id: str, seq: int) -> Folded:
         """A run as it stood after event `seq`."""
