@@ -10,7 +10,7 @@ import pytest
 from onward.model.settings import DEFAULT_CHATS
 from onward.operations.local.operations import LocalOperations
 from onward.operations.protocol import Operations
-from onward.server.reading import GLANCE_S_MAX, GLANCES_LONG_MAX, ThreadReader
+from onward.server.reading import FAR_TOO_LONG, GLANCE_S_MAX, GLANCES_LONG_MAX, ThreadReader
 from onward.store.reader import Reader
 from onward.testing.clock import ManualClock
 from onward.wiring import open_reader, open_store
@@ -43,4 +43,6 @@ async def test_a_glance_is_taken_where_it_is_asked_until_it_takes_long(tmp_path:
             assert (await where(took_s) == here) == is_here
         assert await where(0.0) != here
         assert (await where(0.0, "other") == here) == is_here
+        await where(2 * FAR_TOO_LONG * GLANCE_S_MAX, "huge")
+        assert await where(0.0, "huge") != here
         await reader.close()

@@ -21,6 +21,9 @@ T = TypeVar("T")
 GLANCE_S_MAX, GLANCES_LONG_MAX = 0.002, 3
 """What takes longer so often, one time after another, is read in the thread from then on. A single time says
 little: another thread or process may have had its turn meanwhile."""
+FAR_TOO_LONG = 10
+"""What takes so many times as long is read in the thread at once: a long log without a snapshot of this
+version, which every status folds from its beginning."""
 SUBJECTS_MAX = 1_000
 
 
@@ -87,7 +90,8 @@ class ThreadReader:
             return
         if len(self._long) >= SUBJECTS_MAX:
             self._long.clear()
-        self._long[subject] = self._long.get(subject, 0) + 1
+        times = GLANCES_LONG_MAX if took_s > FAR_TOO_LONG * GLANCE_S_MAX else 1
+        self._long[subject] = self._long.get(subject, 0) + times
 
     async def close(self) -> None:
         """Close the store, and end the thread."""
