@@ -8,7 +8,7 @@ refused, for a misspelt filter must not list everything.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import AsyncIterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, get_origin
 from urllib.parse import parse_qsl
 
@@ -277,6 +277,19 @@ def parameters(raw: bytes) -> list[tuple[str, str]]:
         )
     except ValueError:
         raise InvalidInput(f"the query is not UTF-8, or has more than {PARAMETERS_MAX} parameters.") from None
+
+
+def known_parameters(asked: Asked, known: Sequence[str]) -> dict[str, str]:
+    """The parameters of the address: known ones, each once."""
+    found: dict[str, str] = {}
+    for name, value in parameters(asked.http.scope["query_string"]):
+        if name not in known:
+            there = ", ".join(known) or "none"
+            raise InvalidInput(f"there is no parameter {name[:40]!r} here; there are {there}.")
+        if name in found:
+            raise InvalidInput(f"the parameter {name!r} is given twice.")
+        found[name] = value
+    return found
 
 
 def route_limits(query: Mapping[str, Any]) -> bool:

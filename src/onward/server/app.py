@@ -29,7 +29,7 @@ from onward.errors import InvalidInput, OnwardError
 from onward.server import api, pages, sessions
 from onward.server.context import Context
 from onward.server.credentials import Credentials
-from onward.server.documents import room as documents
+from onward.server.documents import agent_paths, pipeline_paths, sockets, workflow_paths
 from onward.server.feeds import room
 from onward.server.hosts import Hosts
 from onward.server.place import NOBODY, PAGE, SOCKET, STREAM, Asked, Mounted, Place, Socket, check_role
@@ -40,7 +40,13 @@ from onward.store.port.principals import Principal
 log = logging.getLogger("onward.server")
 
 Room = Callable[[Context], Sequence[Mounted]]
-ROOMS: tuple[Room, ...] = (api.places, room.places, sessions.places, pages.places, documents.places)
+DOCUMENTS: tuple[Room, ...] = (
+    agent_paths.places,
+    pipeline_paths.places,
+    workflow_paths.places,
+    sockets.places,
+)
+ROOMS: tuple[Room, ...] = (api.places, room.places, sessions.places, pages.places, *DOCUMENTS)
 
 EVENT_STREAM = "text/event-stream"
 

@@ -35,7 +35,7 @@ class StrictProtocol(HttpToolsProtocol):
         self._size = 0
         """Of the lines of the head that were read."""
         self._unread = 0
-        """What came since a head ended or a piece of a body came: lines, of which the last may have no end."""
+        """What came since the last end of a head or piece of a body; some may be a line without an end."""
         self._is_head = True
         """Whether a head is coming, and not the body behind it."""
         self._came = False

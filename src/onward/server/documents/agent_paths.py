@@ -18,9 +18,9 @@ from onward.operations.requests import (
     ShowRun,
     ShowStep,
 )
-from onward.server.api import decide, key_of, look
+from onward.server.api import decide, key_of, known_parameters, look
 from onward.server.documents import agents
-from onward.server.documents.paths import Given, Nothing, body_of, parameters_of, reply
+from onward.server.documents.paths import Given, Nothing, body_of, reply
 from onward.server.place import Place, has_role
 from onward.server.problems import Problem, problem_reply
 
@@ -132,7 +132,7 @@ def _refused(asked: Asked, sent: MessageSent, kind: str) -> Response:
 # -- how a chat stands -----------------------------------------------------------------------------------
 async def show_status(asked: Asked) -> Response:
     """How a chat stands; of one that nobody knows, nothing is running."""
-    chat = parameters_of(asked, ("chatId",)).get("chatId")
+    chat = known_parameters(asked, ("chatId",)).get("chatId")
     if not chat:
         raise InvalidInput("`chatId` is missing; name the chat with it.")
     return reply(await asked.context.reader.read(lambda operations: _status(operations, chat)))
@@ -249,7 +249,7 @@ def _no_checkpoint(given: Selection) -> Problem:
 # -- limits ----------------------------------------------------------------------------------------------
 async def show_settings(asked: Asked) -> Response:
     """The limits that count for every chat, run, day and project, and their defaults."""
-    parameters_of(asked, ())
+    known_parameters(asked, ())
     listed = await look(asked, "limits.list_limits", ListLimits())
     return reply(agents.settings_shown(listed))
 

@@ -1,17 +1,16 @@
-"""What the paths of all documents share: bodies, parameters, replies, and how a run is named."""
+"""What the paths of all documents share: bodies, replies, and how a run is named."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from starlette.responses import Response
 
-from onward.errors import InvalidInput, RunNotFound
+from onward.errors import RunNotFound
 from onward.model.ids import EXACT, RUN_ID_OWN
 from onward.operations.requests import RunGates
-from onward.server.api import JSON, parameters
+from onward.server.api import JSON, known_parameters
 from onward.server.body import read_body
 from onward.server.documents.statuses import may_ask
 
@@ -33,21 +32,8 @@ class Nothing(Given, frozen=True, kw_only=True):
 
 async def body_of(asked: Asked, kind: type[Body]) -> Body:
     """The body of a request whose address has no parameters; an absent one is an empty object."""
-    parameters_of(asked, ())
+    known_parameters(asked, ())
     return msgspec.json.decode(await read_body(asked) or b"{}", type=kind)
-
-
-def parameters_of(asked: Asked, known: Sequence[str]) -> dict[str, str]:
-    """The parameters of the address: known ones, each once."""
-    found: dict[str, str] = {}
-    for name, value in parameters(asked.http.scope["query_string"]):
-        if name not in known:
-            there = ", ".join(known) or "none"
-            raise InvalidInput(f"there is no parameter {name[:40]!r} here; there are {there}.")
-        if name in found:
-            raise InvalidInput(f"the parameter {name!r} is given twice.")
-        found[name] = value
-    return found
 
 
 def exact(run: str) -> str:

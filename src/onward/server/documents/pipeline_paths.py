@@ -19,10 +19,10 @@ from onward.operations.requests import (
     ShowRun,
     SubmitRun,
 )
-from onward.server.api import decide, key_of, look
+from onward.server.api import decide, key_of, known_parameters, look
 from onward.server.documents.dialect import pipeline_state, questions
 from onward.server.documents.generation import generation_checkpoints
-from onward.server.documents.paths import Given, Nothing, body_of, exact, parameters_of, reply
+from onward.server.documents.paths import Given, Nothing, body_of, exact, reply
 from onward.server.feeds.room import after_of, stream_run
 from onward.server.picture import picture_reply
 from onward.server.place import STREAM, Place
@@ -82,7 +82,7 @@ def places(context: Context) -> list[Place]:
 
 async def progress(asked: Asked) -> Response:
     """How far the open steps of a run have come with their calls."""
-    parameters_of(asked, ())
+    known_parameters(asked, ())
     page = await look(asked, "look.show_run", ShowRun(run=exact(asked.path["run"])))
     return reply(generation_checkpoints(page))
 
@@ -142,7 +142,7 @@ async def stream_events(asked: Asked) -> Response:
 
 async def graph(asked: Asked) -> Response:
     """The graph with the run in it, as SVG."""
-    parameters_of(asked, ())
+    known_parameters(asked, ())
     drawn: Drawing = await look(asked, "look.draw_run", DrawRun(run=exact(asked.path["id"])))
     return picture_reply(drawn)
 
@@ -154,7 +154,7 @@ async def show_questions(asked: Asked) -> Response:
 
 async def checkpoint(asked: Asked) -> Response:
     """The last checkpoint."""
-    parameters_of(asked, ())
+    known_parameters(asked, ())
     request = ListCheckpoints(run=exact(asked.path["id"]))
 
     async def read(operations: Operations) -> Checkpoint | None:
@@ -204,6 +204,6 @@ async def _answer(asked: Asked, question: str | None, given: QuestionAnswer) -> 
 
 
 async def _run(asked: Asked) -> RunState:
-    parameters_of(asked, ())
+    known_parameters(asked, ())
     run: RunState = await look(asked, "look.get_run", GetRun(run=exact(asked.path["id"])))
     return run

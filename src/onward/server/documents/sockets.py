@@ -19,10 +19,9 @@ from onward.errors import ChatNotFound, InvalidInput, RunNotFound
 from onward.model.ids import EXACT
 from onward.operations.http import VIEWER
 from onward.operations.requests import ListRuns, ShowChat
-from onward.server.api import look
+from onward.server.api import known_parameters, look
 from onward.server.documents.agent_feed import AgentFeed, ChatWords
 from onward.server.documents.agent_paths import agent_nodes
-from onward.server.documents.paths import parameters_of
 from onward.server.documents.workflows import WorkflowFeed
 from onward.server.feeds.room import Told, follow
 from onward.server.feeds.socket import CODES
@@ -50,7 +49,7 @@ def places(context: Context) -> list[Socket]:
 
 async def serve(asked: Asked, socket: WebSocket) -> None:
     """Tell what happens until the client hangs up, or the stream ends."""
-    given = parameters_of(asked, ("chatId", "after"))
+    given = known_parameters(asked, ("chatId", "after"))
     if "after" in given and "chatId" not in given:
         raise InvalidInput("`after` is a position in a chat; name the chat with `chatId`.")
     after = _position(given["after"]) if "after" in given else None

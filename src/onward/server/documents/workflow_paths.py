@@ -8,8 +8,8 @@ from onward.errors import InvalidInput, Refused, RunNotFound
 from onward.model.gate import Verdict
 from onward.operations.http import APPROVER, LIMIT, LIMIT_MAX, OPERATOR, VIEWER
 from onward.operations.requests import AnswerGate, CancelRun, GetRun, ListRuns, ResumeRun
-from onward.server.api import decide, key_of, look
-from onward.server.documents.paths import Given, Nothing, body_of, exact, is_asking, parameters_of, reply
+from onward.server.api import decide, key_of, known_parameters, look
+from onward.server.documents.paths import Given, Nothing, body_of, exact, is_asking, reply
 from onward.server.documents.workflows import not_failed, workflow_state
 from onward.server.place import Place
 from onward.server.problems import Problem
@@ -59,7 +59,7 @@ def places(context: Context) -> list[Place]:
 
 async def list_workflows(asked: Asked) -> Response:
     """Workflows, newest first."""
-    given = parameters_of(asked, ("cursor", "limit", "pipeline"))
+    given = known_parameters(asked, ("cursor", "limit", "pipeline"))
     limit = given.get("limit", str(LIMIT))
     if not (limit.isascii() and limit.isdecimal() and len(limit) <= 3 and 1 <= int(limit) <= LIMIT_MAX):
         raise InvalidInput(f"limit is not a whole number from 1 to {LIMIT_MAX}.")
@@ -75,7 +75,7 @@ async def list_workflows(asked: Asked) -> Response:
 
 async def show(asked: Asked) -> Response:
     """A workflow as it stands."""
-    parameters_of(asked, ())
+    known_parameters(asked, ())
     return reply(_state(await _workflow(asked)))
 
 

@@ -17,7 +17,7 @@ from onward.errors import InvalidInput, RunNotFound
 from onward.model.ids import RUN_ID_OWN
 from onward.model.values import POSITION
 from onward.operations.http import PREFIX, VIEWER
-from onward.server.api import parameters
+from onward.server.api import known_parameters
 from onward.server.feeds.frames import Frame
 from onward.server.feeds.socket import serve_live
 from onward.server.feeds.sse import EventStream
@@ -132,12 +132,12 @@ async def stream_run(asked: Asked, run: str, *, dialect: bool = False) -> Respon
 
 def after_of(asked: Asked) -> int:
     """The number after which the events of a run are wanted: `after`, or what a browser saw last."""
-    return _cursor(asked, _given(asked, ("after",))) or 0
+    return _cursor(asked, known_parameters(asked, ("after",))) or 0
 
 
 async def stream_messages(asked: Asked) -> Response:
     """What is said in a chat or by a run."""
-    given = _given(asked, ("of", "after"))
+    given = known_parameters(asked, ("of", "after"))
     if "of" not in given:
         raise InvalidInput("`of` is missing; name the chat or the run whose messages you want.")
     return await _stream(asked, Messages(given["of"], _cursor(asked, given) or 0))
@@ -145,7 +145,7 @@ async def stream_messages(asked: Asked) -> Response:
 
 async def stream_feed(asked: Asked) -> Response:
     """Which runs changed."""
-    given = _given(asked, ("after",))
+    given = known_parameters(asked, ("after",))
     return await _stream(asked, Feed(_cursor(asked, given)))
 
 
@@ -163,7 +163,7 @@ async def _stream(asked: Asked, want: Want) -> Response:
 
 async def serve(asked: Asked, socket: WebSocket) -> None:
     """Follow over a WebSocket what its address says."""
-    wants = live_wants(_given(asked, LIVE))
+    wants = live_wants(known_parameters(asked, LIVE))
     connection = open_connection(asked)
     try:
         await streams_of(asked.context).hub.follow(connection.reader, wants)
@@ -202,18 +202,6 @@ def exact(run: str) -> str:
     if not RUN_ID_OWN.fullmatch(run):
         raise RunNotFound(run[:64])
     return run
-
-
-def _given(asked: Asked, known: Sequence[str]) -> dict[str, str]:
-    """The parameters of the address: known ones, each once."""
-    found: dict[str, str] = {}
-    for name, value in parameters(asked.http.scope["query_string"]):
-        if name not in known:
-            raise InvalidInput(f"there is no parameter {name[:40]!r} here; there are {', '.join(known)}.")
-        if name in found:
-            raise InvalidInput(f"the parameter {name!r} is given twice.")
-        found[name] = value
-    return found
 
 
 def _cursor(asked: Asked, given: Mapping[str, str]) -> int | None:
