@@ -166,8 +166,11 @@ async def live(
     work: Callable[[], Awaitable[Shift]],
     stop: StopSwitch,
     opened: Callable[[], None],
+    until_left: Callable[[], Awaitable[None]],
 ) -> Shift:
     """Serve until asked to stop, and until the worker has drained; returns what it did.
+
+    `until_left` waits for streams to end, for the listener would cut them off without their last frame.
 
     A worker that fails, because the database is gone, ends the server with its error.
     """
@@ -184,6 +187,8 @@ async def live(
         await asyncio.wait([serving, working], return_when=asyncio.FIRST_COMPLETED)
         life.draining.set()
         life.ending.set()
+        if not stop.is_now:
+            await until_left()
         server.should_exit = True
         server.force_exit = stop.is_now
         await serving

@@ -52,6 +52,7 @@ def test_every_reason_of_a_stop_has_a_word_of_document_000() -> None:
     assert stops == {
         "signal": "stopped",
         "manager": "stopped",
+        "child": "stopped",
         "operator": "stopped",
         "restart": "restart",
         "crash": "restart",

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from onward.notify.courier import Courier
     from onward.operations.protocol import Operations
     from onward.server.context import Context
+    from onward.server.feeds.streams import Streams
     from onward.server.feeds.thread import HubThread
     from onward.server.hosts import Hosts
     from onward.server.life import Listener
@@ -174,13 +175,15 @@ class _Serving:
         write_line(token_place(self._settings, "server"), hosts.url)
         try:
             await recover(operations, None if self._watch.is_logging else self._out.say)
-            return await self._lived(context, server, sock, engine, f"{hosts.url} · sign in: {link}")
+            return await self._lived(context, server, sock, engine, streams, f"{hosts.url} · sign in: {link}")
         finally:
             await figures.aclose()
             await streams.close()
             await reader.close()
 
-    async def _lived(self, context: Context, server: Listener, sock: Any, engine: Engine, at: str) -> Shift:
+    async def _lived(
+        self, context: Context, server: Listener, sock: Any, engine: Engine, streams: Streams, at: str
+    ) -> Shift:
         from onward.server.life import live
         from onward.server.tidying import keep_tidy
 
@@ -194,6 +197,7 @@ class _Serving:
                     work=lambda: self._work(engine),
                     stop=self._stop,
                     opened=lambda: self._out.say(f"Onward is at {at}"),
+                    until_left=streams.until_left,
                 )
         finally:
             tidying.cancel()

@@ -127,11 +127,15 @@ class Streams:
         if not self._open:
             self._none.set()
 
+    async def until_left(self) -> None:
+        """Wait a little for connections to end, once the server drains."""
+        with contextlib.suppress(TookTooLong):
+            await within(self._gone(), LEAVE_S, self.clock)
+
     async def close(self) -> None:
         """Say goodbye, wait a little, cut off what is left, and close the hub."""
         self._draining.set()
-        with contextlib.suppress(TookTooLong):
-            await within(self._gone(), LEAVE_S, self.clock)
+        await self.until_left()
         self._enough.set()
         for one in list(self._open):
             one.cancel()
