@@ -10,6 +10,7 @@ import subprocess
 import apsw
 import pytest
 
+from onward.operations.local.lists import SHORT_LOG
 from tests.cli.shell import Shell, pipeline
 
 AGENT = (
@@ -234,6 +235,20 @@ def test_a_damaged_history_exits_1_and_names_the_event(shell: Shell) -> None:
     assert verified.code == 1
     assert verified.json["problems"] == 1
     assert "event 3" in verified.json["runs"][0]["problems"][0]
+
+
+def test_a_list_names_the_steps_of_a_long_run_whose_end_is_damaged(shell: Shell) -> None:
+    """One such run took the whole list away. Its steps themselves are sound."""
+    shell.write("line.dot", pipeline(*((f"step{number}", "true") for number in range(SHORT_LOG // 2))))
+    assert shell.inside("run", "line.dot", "--run-id", "long", "--simulate").code == 0
+    sound = shell.inside("status", "--json").json
+    assert sound[0]["head"] > SHORT_LOG
+    db = apsw.Connection(shell.db)
+    for name in db.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+        db.execute(f"DROP TRIGGER {name[0]}")
+    db.execute("UPDATE event SET body = '{' WHERE run_id = 'long' AND kind = 'RunCompleted'")
+    db.close()
+    assert shell.inside("status", "--json").json == sound
 
 
 def test_verify_counts_what_it_checked(shell: Shell) -> None:

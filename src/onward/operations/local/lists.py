@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from onward.errors import NotificationNotFound
+from onward.errors import HistoryCorrupt, NotificationNotFound, StoreCorrupt
 from onward.machine.fold.steps import FINISHED_MAX
 from onward.model.ids import display_id
 from onward.model.row import DeliveryState, GateRow, RegisteredWorker, RunRow
@@ -79,10 +80,14 @@ class LocalLists(msgspec.Struct, frozen=True):
         return view_row(listed.row, listed.holder, finished, workers=workers)
 
     async def _finished(self, row: RunRow) -> Sequence[str]:
-        """The newest steps that finished: of a short log from the log, which needs none of the engine."""
-        if row.head <= SHORT_LOG:
-            return (await completed_of(self.store.log, row.id))[-FINISHED_MAX:]
-        return (await self._run(row.id)).finished
+        """The newest steps that finished: of a short log from the log, which needs none of the engine.
+
+        So are those of a run that cannot be folded; the others are listed all the same.
+        """
+        if row.head > SHORT_LOG:
+            with suppress(HistoryCorrupt, StoreCorrupt):
+                return (await self._run(row.id)).finished
+        return (await completed_of(self.store.log, row.id))[-FINISHED_MAX:]
 
     async def list_gates(self, request: requests.ListGates) -> run_shapes.GateList:
         """The inbox: open questions, oldest first. One query."""
