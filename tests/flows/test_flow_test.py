@@ -122,7 +122,7 @@ async def test_a_step_that_really_waits_keeps_its_timeout_and_the_time_of_the_fl
     assert await played.check_replays(real.bind()) == 3
 
 
-async def test_graphs_are_played_by_their_key_or_what_they_are_called_with() -> None:
+async def test_graphs_are_played_by_their_keys_or_else_by_what_they_are_called_with() -> None:
     @flow
     async def shop() -> list[str]:
         made = await graph("site.dot", {"topic": "lamps"})

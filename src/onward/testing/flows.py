@@ -44,11 +44,11 @@ class FlowTest:
     """Runs flows in memory.
 
     `steps` says what steps do here, by the step or its name: return a value, raise an exception, or what a
-    function says; the others run as they are. Agents are played by their names or keys, by a function that
+    function says; the others run as they are. Agents are played by their keys or names, by a function that
     gets the prompt; or `model` is what a scripted model says to all of them, and their tools are used.
     `graphs` says what graphs leave in their context, by the path or name that the flow gives, or by the key
-    of the call: a dict, an exception, or a function that gets the inputs. `answers` are those of people, by
-    the question or its key.
+    of the call: a dict, an exception, or a function that gets the inputs. A key counts before a name.
+    `answers` are those of people, by the question or its key.
     """
 
     def __init__(
