@@ -104,9 +104,14 @@ class OneTry(msgspec.Struct, frozen=True):
             patches=self.options.patches,
         )
 
-    def failed(self, error: Exception, duration_us: int) -> CallFinished:
-        """It ended in an error."""
-        failed = replace(self.answered(None, duration_us), status=CallStatus.ERROR, error=told(error))
+    def failed(self, error: Exception, duration_us: int, retry_at_us: int | None = None) -> CallFinished:
+        """It ended in an error; a flow makes the call again then."""
+        failed = replace(
+            self.answered(None, duration_us),
+            status=CallStatus.ERROR,
+            error=told(error),
+            retry_at_us=retry_at_us,
+        )
         if isinstance(error, CallFailed):
             failed = replace(failed, is_cost_unknown=error.may_have_cost, failure=error.kind)
         return failed
@@ -199,6 +204,8 @@ class CallMemory(msgspec.Struct):
     past: StepPast = msgspec.field(default_factory=StepPast)
     keeps_answers: bool = True
     """Whether answers are kept: a flow asks for each of its calls once."""
+    retried: dict[str, int] = msgspec.field(default_factory=dict)
+    """How many tries of a flow's call have failed that is to be made again."""
 
     def next_try(self, call: str) -> int:
         """The number of the next try of a call; it never comes back."""

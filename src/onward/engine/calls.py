@@ -37,6 +37,7 @@ from onward.engine.hold import AttemptHold, UnderWay
 from onward.engine.messages import MessageStream
 from onward.engine.persist import unbroken
 from onward.handlers.calls import (
+    IN_MEMORY_US,
     AgentCalls,
     Answered,
     CallOptions,
@@ -178,7 +179,8 @@ class CallRecorder:
         with self._under_way.one(key, None):
             tried = await self._tries.make(memory, CallRequest(key, function, arguments, options))
         if tried.error is not None:
-            return Answered(None, tried.at_us, tried.finished.error, tried.error)
+            ended = tried.finished
+            return Answered(None, tried.at_us, ended.error, tried.error, ended.retry_at_us or 0)
         return Answered(tried.answer, tried.at_us)
 
     def now_us(self) -> int:
@@ -477,14 +479,28 @@ class CallTries:
         self.check_open()
 
     async def make(self, memory: CallMemory, call: CallRequest) -> Tried:
-        """The last try of the function, which is tried as often as `options` allow."""
-        tries = 0
+        """The last try of the function, which is tried as often as `options` allow.
+
+        Before a long wait that of a flow is returned: the flow waits, and makes the call again.
+        """
+        key, of_flow = call.key, bool(call.options.inputs)
+        tries = memory.retried.get(key, 0)
         while True:
             tries += 1
-            tried = await self._try(memory, call)
-            if tried.error is None or tries > call.options.retries:
+            is_last = tries > call.options.retries
+            tried = await self._try(memory, call, None if is_last or not of_flow else tries)
+            if tried.error is None or is_last:
+                memory.retried.pop(key, None)
                 return tried
-            await self.wait_s(self._pause_s(tries))
+            retry_at_us = tried.finished.retry_at_us
+            if retry_at_us is None:
+                await self.wait_s(self._pause_s(tries))
+                continue
+            memory.retried[key] = tries
+            left_us = retry_at_us - self._parts.appender.now_us()
+            if left_us >= IN_MEMORY_US:
+                return tried
+            await self.wait_s(max(0.0, left_us / 1_000_000))
 
     def _pause_s(self, tries: int) -> float:
         return min(RETRY_S_FIRST * 2.0 ** (tries - 1), RETRY_S_MAX) * (
@@ -495,8 +511,9 @@ class CallTries:
         opened = self._parts.appender.run.open_steps.get(self._started.step)
         return {} if opened is None or opened.calls is None else opened.calls.lost
 
-    async def _try(self, memory: CallMemory, call: CallRequest) -> Tried:
-        """One try of the call, and the record of its end.
+    async def _try(self, memory: CallMemory, call: CallRequest, tries: int | None) -> Tried:
+        """One try of the call, and the record of its end. It says when the next follows if it fails after
+        this many `tries`.
 
         Raises what kept it from beginning or from being recorded, and what leaves it in doubt.
         """
@@ -527,14 +544,14 @@ class CallTries:
             except errors.UnfitResult as error:
                 if not options.repeatable:
                     raise await self._result_lost(one, error) from None
-                return await unbroken(self._failed(one, began_s, error, stream))
+                return await unbroken(self._failed(one, began_s, error, tries, stream))
             except errors.CallTimedOut as error:
-                return await unbroken(self._too_late(one, began_s, error))
+                return await unbroken(self._too_late(one, began_s, error, tries))
             except SystemExit as exits:
                 # As it is, it would end the event loop if the call has a task of its own.
                 raised = RuntimeError(f"the function raised SystemExit: {errors.said(exits)}")
                 if options.repeatable:
-                    return await unbroken(self._failed(one, began_s, raised, stream))
+                    return await unbroken(self._failed(one, began_s, raised, tries, stream))
                 await self._lose(one, raised)
                 raise raised from None
             except Exception as error:
@@ -542,7 +559,7 @@ class CallTries:
                     # All that a tool says is its answer. This is trouble of the run in the middle of its use.
                     await self._lose(one, error)
                     raise
-                failed = await unbroken(self._failed(one, began_s, error, stream))
+                failed = await unbroken(self._failed(one, began_s, error, tries, stream))
                 memory.note_failure(failed.finished)
                 return failed
         # Even if the caller is cancelled now: it was answered, and must not be asked again.
@@ -606,12 +623,20 @@ class CallTries:
                 await self.wait_s(ROOM_S)
 
     async def _failed(
-        self, one: OneTry, began_s: float, error: Exception, stream: MessageStream | None = None
+        self,
+        one: OneTry,
+        began_s: float,
+        error: Exception,
+        tries: int | None,
+        stream: MessageStream | None = None,
     ) -> Tried:
         if stream is not None:
             with suppress(errors.StoreError):  # what came of the answer stays visible, if the store takes it
                 await stream.drain()
-        failed = one.failed(error, self._since_us(began_s))
+        retry_at_us = None
+        if tries is not None:
+            retry_at_us = self._parts.appender.now_us() + int(self._pause_s(tries) * 1_000_000)
+        failed = one.failed(error, self._since_us(began_s), retry_at_us)
         failed = replace(failed, error=shortened(self._parts, failed.error))
         failed = failed if stream is None else stream.with_text(failed)
         return await self._written(failed, error)
@@ -640,10 +665,12 @@ class CallTries:
         await unbroken(self._parts.appender.record(decide))
         return lost
 
-    async def _too_late(self, one: OneTry, began_s: float, error: errors.CallTimedOut) -> Tried:
+    async def _too_late(
+        self, one: OneTry, began_s: float, error: errors.CallTimedOut, tries: int | None
+    ) -> Tried:
         """A call that took too long failed; one that must not be repeated may have done its work."""
         if one.options.repeatable:
-            return await self._failed(one, began_s, error)
+            return await self._failed(one, began_s, error, tries)
         await self._lose(one, error)
         raise error
 

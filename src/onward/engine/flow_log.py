@@ -120,6 +120,11 @@ def _note(
                     memory.content.note(name.lstrip(KEPT_APART) for name in record.refs)
                 return
             past.is_answered, past.error = False, event.error
+            past.retry_at_us = event.retry_at_us or 0
+            if past.retry_at_us:
+                memory.retried[event.call] = memory.retried.get(event.call, 0) + 1
+            else:
+                memory.retried.pop(event.call, None)
             memory.tries[event.call] = event.number
             if event.type == AGENT:
                 agents.at(event.call).failed(event)
@@ -129,7 +134,7 @@ def _note(
             past = _past(found, event.call, record)
             past.type, past.is_once, past.about = event.type, not event.repeatable, event.about
             past.inputs, past.patches, past.error = event.inputs, event.patches, ""
-            past.is_answered = False
+            past.is_answered, past.retry_at_us = False, 0
             memory.tries[event.call] = event.number
         case CallLost():
             if event.step == step:

@@ -21,11 +21,12 @@ from blake3 import blake3
 
 from onward.errors import FlowChanged, InvalidInput, StepFailed, UnfitResult, UnstorableValue
 from onward.flows.scope import Group, Scope
-from onward.handlers.calls import Answered, CallOptions, PastCall
+from onward.handlers.calls import IN_MEMORY_US, Answered, CallOptions, PastCall
 from onward.handlers.port import StepContext
 from onward.model.call import CALL_KEY_CHARACTERS_MAX
 from onward.model.ids import called
 from onward.model.stored import as_declared, as_stored, content_of, is_awaitable
+from onward.model.values import rfc3339
 
 if TYPE_CHECKING:
     from onward.flows.define import Step
@@ -311,6 +312,8 @@ class FlowRun:
         """Whether what the log has of a call is its answer. A failure is one once the flow has gone on."""
         if past.is_answered:
             return True
+        if past.retry_at_us:
+            return False
         return bool(past.error) and (past.is_once or scope.has_gone_on_after(past))
 
     async def live(
@@ -325,17 +328,30 @@ class FlowRun:
         patches = self.riding(scope, past)
         if patches:
             options = msgspec.structs.replace(options, patches=patches)
+        if past is not None and past.retry_at_us:
+            await self._wait_to_retry(key, past.retry_at_us, past.error)
+        while True:
+            answered = await self._made(key, function, options)
+            if not answered.retry_at_us:
+                break
+            await self._wait_to_retry(key, answered.retry_at_us, answered.error)
+        scope.last_us = answered.at_us
+        return answered
+
+    async def _made(self, key: str, function: Callable[[], Awaitable[Any]], options: CallOptions) -> Answered:
         try:
             with self.under_way():
-                answered = await self.recorder.answer(key, function, (), options)
+                return await self.recorder.answer(key, function, (), options)
         except asyncio.CancelledError:
             raise self.cancelled(key) from None
         except (KeyboardInterrupt, GeneratorExit):  # of the process, or of the flow itself
             raise
         except BaseException as error:  # it was not begun, has no recorded end, or is in doubt
             raise self.stop(error) from None
-        scope.last_us = answered.at_us
-        return answered
+
+    async def _wait_to_retry(self, key: str, due_us: int, error: str) -> None:
+        says = f"until {rfc3339(due_us)}, to try {key} again ({error[:ABOUT_CHARACTERS]})"
+        await self.wait_until(key, due_us, says)
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
@@ -418,6 +434,18 @@ class FlowRun:
         is_stopped = all(one.is_stopped for one in self.waits.values())
         says = "; ".join(one.says for one in self.waits.values())[:500]
         self.recorder.park(says, min(times, default=None), asked, runs, is_stopped=is_stopped)
+
+    async def wait_until(self, key: str, due_us: int, says: str) -> None:
+        """Wait for a time: in memory if it is near, else in a branch that is parked."""
+        left_us = due_us - self.recorder.now_us()
+        if left_us <= 0:
+            return
+        if left_us < IN_MEMORY_US:
+            await self.guarded(self.recorder.rest(due_us))
+            return
+        async with self.parked(key, Parked(says, due_us)):
+            while self.recorder.now_us() < due_us:
+                await self.guarded(self.recorder.rest(due_us))
 
     # -- branches ------------------------------------------------------------------------------------
 

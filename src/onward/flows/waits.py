@@ -15,9 +15,6 @@ from onward.model.gate import Decision, asked_about
 from onward.model.values import rfc3339
 from onward.pipeline.gate import YES_NO
 
-IN_MEMORY_US = 5_000_000
-"""A wait shorter than this is not worth giving the process up for."""
-
 
 async def sleep(duration: str | float) -> None:
     """Wait: "30s", "10m", "2d" or a number of seconds. The run holds no process meanwhile."""
@@ -35,15 +32,7 @@ async def sleep(duration: str | float) -> None:
         options = CallOptions(type=CallKind.TIMER.value, name="sleep", inputs=asked.inputs, about=asked.about)
         due_us = (await flow.live(scope, key, begin, options, past)).value
     scope.last_us = max(scope.last_us, due_us)
-    left_us = due_us - flow.recorder.now_us()
-    if left_us <= 0:
-        return
-    if left_us < IN_MEMORY_US:
-        await _rested(flow, due_us)
-        return
-    async with flow.parked(key, Parked(f"until {rfc3339(due_us)} ({key})", due_us)):
-        while flow.recorder.now_us() < due_us:
-            await _rested(flow, due_us)
+    await flow.wait_until(key, due_us, f"until {rfc3339(due_us)} ({key})")
 
 
 async def ask(
@@ -105,10 +94,6 @@ async def _answered(
     scope.last_us = answered.at_us
     value: dict[str, Any] = answered.value
     return value
-
-
-async def _rested(flow: FlowRun, until_us: int) -> None:
-    await flow.guarded(flow.recorder.rest(until_us))
 
 
 def _here(what: str) -> tuple[Scope, FlowRun]:

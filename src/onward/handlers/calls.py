@@ -224,6 +224,10 @@ class TextSink(Protocol):
         ...
 
 
+IN_MEMORY_US = 5_000_000
+"""A flow does not give its process up for a wait that is shorter than this."""
+
+
 class CallAnswer(msgspec.Struct, frozen=True):
     """What a model or a tool answered, with what is recorded beside its value.
 
@@ -304,7 +308,7 @@ class PastCall(msgspec.Struct, gc=False):
     """A call of a flow as the log has it: its answer, or that it has none yet.
 
     `began` is its first event, which `run_id` wrote: another run, in a fork. `seq` is its last. `is_once`: it
-    must not be repeated.
+    must not be repeated. `retry_at_us` is when it is made again, if it failed and has tries left.
     """
 
     key: str
@@ -323,15 +327,20 @@ class PastCall(msgspec.Struct, gc=False):
     by: str = ""
     patches: tuple[str, ...] = ()
     is_once: bool = False
+    retry_at_us: int = 0
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """What a call of a flow came to, as it was recorded, and when: its value, or what it raised."""
+    """What a call of a flow came to, as it was recorded, and when: its value, or what it raised.
+
+    `retry_at_us` is when it is to be made again, if it has tries left and the wait is long.
+    """
 
     value: Any
     at_us: int
     error: str = ""
     cause: Exception | None = None
+    retry_at_us: int = 0
 
 
 class AgentCalls(msgspec.Struct, frozen=True):

@@ -147,6 +147,7 @@ class CallFinished(Event, frozen=True, kw_only=True):
     shortened. `failure` is how the service failed that was asked, in a word: the tries of a call are counted
     by it; of an agent of a flow it says whether its answers still count. `note` is what is odd about an
     answer that counts, such as a usage that cannot be read. `inputs` and `patches` are those of its start.
+    `retry_at_us` is when a flow makes a call again that ended with an error; without it, that is its end.
     """
 
     VERSION: ClassVar[int] = 2
@@ -179,6 +180,7 @@ class CallFinished(Event, frozen=True, kw_only=True):
     note: str = ""
     inputs: str = ""
     patches: tuple[str, ...] = ()
+    retry_at_us: Instant | None = None
 
 
 class CallLost(Event, frozen=True, kw_only=True):

@@ -162,6 +162,7 @@ export interface CallFinishedEvent {
   note?: string
   inputs?: string
   patches?: string[]
+  retry_at_us?: number | null
 }
 
 /** The calls inside the steps of a run, in the order in which they began; `cursor` gets the next page. */
