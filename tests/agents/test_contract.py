@@ -11,6 +11,7 @@ from onward.agents.step.contract import (
     first_words,
     instructions,
     read_answer,
+    read_structured,
 )
 from onward.model.events import StepStatus
 from onward.testing.script import CHARACTERS_PER_TOKEN
@@ -120,3 +121,24 @@ def test_a_step_that_was_begun_with_other_words_continues() -> None:
         "To hand a value to later steps, add a line `SET name = value`."
     )
     assert f"{FIRST_SYSTEM}\n\n{first_words(graph.outgoing('a'))}" == words
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Done.\nSET graph.goal = another",
+        "Done.\nSET outcome = fail",
+        "Done.\nSET internal.retry_count.a = 0",
+        'Done.\n```json\n{"outcome": "success", "context_updates": {"big": 1234567890123456789012}}\n```',
+        'Done.\n```json\n{"outcome": "success", "context_updates": {"": 1}}\n```',
+    ],
+)
+def test_values_that_no_step_can_hand_on_are_named(answer: str) -> None:
+    """The step would fail of them for good, and no resume would get past the answer."""
+    with pytest.raises(UnreadableAnswer, match="context"):
+        read_answer(answer, "a")
+
+
+def test_values_of_a_structured_answer_that_no_step_can_hand_on_are_named() -> None:
+    with pytest.raises(UnreadableAnswer, match=r"graph\.goal"):
+        read_structured('{"verdict": "fine", "context_updates": {"graph.goal": 1}}', "a", {"type": "object"})

@@ -9,6 +9,7 @@ import pytest
 
 from onward.agents.model import FailureKind, TokenUsage
 from onward.agents.programs.output import (
+    SAID_CHARACTERS_MAX,
     ClaudeReader,
     CodexReader,
     GeminiReader,
@@ -17,6 +18,7 @@ from onward.agents.programs.output import (
     Piece,
     ProgramToolAnswered,
     ProgramToolUsed,
+    SaidText,
     SessionBegan,
     TextSaid,
     ThoughtSaid,
@@ -219,6 +221,19 @@ def test_our_own_lines_are_read() -> None:
         TurnEnded("Half. ", {"outcome": "fail"}),
         TurnFailed("Later.", "rate_limit", clock.now_us() + 60_000_000),
     ]
+
+
+def test_of_what_a_program_says_without_end_the_end_is_kept() -> None:
+    said, reader = SaidText(), LinesReader(ManualClock())
+    for number in range(40):
+        said.add(f"{number:02}" + "x" * 1_000_000)
+        list(reader.read({"type": "text", "text": f"{number:02}" + "x" * 1_000_000}))
+    assert len(said.text) < SAID_CHARACTERS_MAX + 1_000_002
+    assert said.text.startswith("31x")
+    assert said.left_out == 31 * 1_000_002
+    noted, ended = reader.read({"type": "result", "outcome": "success"})
+    assert noted == LineNoted("the answer lacks its beginning: the first 31,000,062 characters of it")
+    assert ended == TurnEnded(said.text, {"outcome": "success"})
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,23 @@ async def test_an_answer_that_cannot_be_read_is_asked_for_once_more_in_its_sessi
     assert run.status is RunStatus.FAILED
 
 
+@pytest.mark.parametrize("value", [2**70, json.loads("[" * 70 + "]" * 70)])
+async def test_a_turn_whose_facts_cannot_be_stored_is_recorded_and_asked_for_once_more(
+    memory: World, tmp_path: Path, value: Any
+) -> None:
+    told = answering("Done.", context_updates={"grade": value})
+    played = Played(tmp_path, script=[told, answering("Done.", context_updates={"grade": 5})])
+    process = await at(memory, played)
+    run = await process.start(line("a", a=MINE))
+    assert (run.status, run.context["grade"]) == (RunStatus.COMPLETED, 5)
+    second = json.loads(played.starts[1]["stdin"])
+    assert "what it says about its step cannot be stored: it.context_updates.grade" in second["prompt"]
+    assert [(one.call, one.status) for one in await calls(process)] == [
+        ("m1", CallStatus.OK),
+        ("m2", CallStatus.OK),
+    ]
+
+
 async def test_steps_of_one_thread_continue_one_session(memory: World, tmp_path: Path) -> None:
     played = Played(tmp_path, script=[answering("Blue."), answering("I said blue.")])
     process = await at(memory, played)

@@ -410,6 +410,8 @@ def read_turn(answer: Any, node_id: str) -> Result:
     turn in doubt may have said anything.
     """
     text, facts = _text_and_facts(answer)
+    if isinstance(answer, dict) and isinstance(answer.get("unusable"), str):
+        raise UnreadableAnswer(f"what it says about its step cannot be stored: {answer['unusable']}")
     if not facts:
         return read_answer(text, node_id)
     told = read_answer(f"```json\n{msgspec.json.encode(facts).decode()}\n```", node_id)

@@ -24,6 +24,7 @@ nothing.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -147,6 +148,38 @@ def micro_of(value: object) -> int | None:
     return round(value * 1_000_000)
 
 
+SAID_CHARACTERS_MAX = 8 * 1024 * 1024
+"""How much of what a program says is kept for its answer; a program can print without end."""
+
+
+class SaidText:
+    """What a program has said so far. Of a very long text the end is kept: there it says how it ended."""
+
+    def __init__(self, between: str = "") -> None:
+        self._between, self._size = between, 0
+        self._pieces: deque[str] = deque()
+        self.left_out = 0
+        """How many characters of its beginning are gone."""
+
+    def add(self, text: str) -> None:
+        """It says more."""
+        self._pieces.append(text)
+        self._size += len(text)
+        while self._size - len(self._pieces[0]) >= SAID_CHARACTERS_MAX:
+            gone = len(self._pieces.popleft())
+            self._size, self.left_out = self._size - gone, self.left_out + gone
+
+    @property
+    def text(self) -> str:
+        """All that is kept."""
+        return self._between.join(self._pieces)
+
+    def notes(self) -> Iterator[LineNoted]:
+        """That something is missing, if it is."""
+        if self.left_out:
+            yield LineNoted(f"the answer lacks its beginning: the first {self.left_out:,} characters of it")
+
+
 FACTS = ("outcome", "preferred_label", "suggested_next_ids", "context_updates", "notes", "failure_reason")
 
 
@@ -154,7 +187,7 @@ class LinesReader:
     """Reads our own lines. Without a text of its own, a result is what was said before it."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock, self._said = clock, list[str]()
+        self._clock, self._said = clock, SaidText()
 
     def read(self, event: Mapping[str, Any]) -> Iterable[Piece]:
         """What one line says."""
@@ -163,7 +196,7 @@ class LinesReader:
             case "session":
                 yield SessionBegan(text_of(event.get("id")), text_of(event.get("model")))
             case "text":
-                self._said.append(text)
+                self._said.add(text)
                 yield TextSaid(text)
             case "reasoning":
                 yield ThoughtSaid(text)
@@ -177,7 +210,9 @@ class LinesReader:
                 yield LineNoted(text)
             case "result":
                 facts = {name: event[name] for name in FACTS if event.get(name)}
-                yield TurnEnded(text or "".join(self._said), facts)
+                if not text:
+                    yield from self._said.notes()
+                yield TurnEnded(text or self._said.text, facts)
             case "error":
                 yield self._trouble(event)
 

@@ -29,16 +29,19 @@ from onward.agents.programs.program import (
 )
 from onward.agents.step.conversation import Thread, usage_of
 from onward.clock import Clock, Deadline
-from onward.errors import CannotExecute, SpawnFailed
+from onward.errors import CannotExecute, InvalidInput, SpawnFailed
 from onward.handlers.calls import CallAnswer, TextSink
 from onward.handlers.port import StepContext
 from onward.model.chat import ChunkKind
+from onward.model.context import check_value
+from onward.model.result import excerpt
 from onward.process import CommandExit, Hear
 from onward.redact.redactor import RedactingStream
 
 STDERR_CHARACTERS = 2_000
 TURN_TOKENS_MAX = 10_000_000_000
 """More than any turn uses; a turn may be thousands of requests, each with the whole conversation."""
+UNUSABLE_CHARACTERS = 500
 UNREADABLE = "the program's count of tokens cannot be true"
 
 
@@ -130,7 +133,7 @@ class Turn(msgspec.Struct):
         if session is not None:
             value["session"] = session.id
         if ended.facts:
-            value["facts"] = dict(ended.facts)
+            value |= kept_facts(ended.facts)
         return CallAnswer(
             value,
             usage=None if usage is None or is_odd else usage_of(usage),
@@ -165,6 +168,15 @@ class Turn(msgspec.Struct):
             return counted.cost_micro
         price = self.prices.find(f"{self.program.provider or self.program.name}:{model}") if model else None
         return None if usage is None or price is None else cost_micro(usage, price)
+
+
+def kept_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What is recorded of the facts: a turn that has ended is recorded, also if they cannot be stored."""
+    try:
+        check_value(dict(facts), "it")
+    except InvalidInput as error:
+        return {"unusable": excerpt(str(error).rstrip("."), UNUSABLE_CHARACTERS)}
+    return {"facts": dict(facts)}
 
 
 def _since(total: TokenUsage, before: ProgramSession) -> TokenUsage:
@@ -202,7 +214,7 @@ class TurnOutput:
     def __init__(self, step: StepContext, reader: pieces.Reader | None, message: TextSink) -> None:
         self._step, self._reader, self._message = step, reader, message
         self._lines, self._heard = Lines(), RedactingStream(step.redactor)
-        self._shown, self._strange, self._text = 0, 0, list[str]()
+        self._shown, self._strange, self._text = 0, 0, pieces.SaidText("\n")
         self.session = self.model = ""
         self.counted: pieces.TokensCounted | None = None
         self.ended: pieces.TurnEnded | None = None
@@ -226,6 +238,8 @@ class TurnOutput:
             for line in self._lines.finish():
                 self._line(line)
             self._tell(self._heard.finish())
+            for note in self._text.notes():
+                self._take(note)
             if self._strange or self._lines.dropped:
                 self._step.log(
                     f"the program printed {self._strange:,} lines that are no events and "
@@ -235,12 +249,12 @@ class TurnOutput:
     @property
     def text(self) -> str:
         """All that a program said whose output is plain text."""
-        return "\n".join(self._text).strip()
+        return self._text.text.strip()
 
     def _line(self, line: bytes) -> None:
         if self._reader is None:
             text = line.decode("utf-8", "replace")
-            self._text.append(storable(text))
+            self._text.add(storable(text))
             self._take(pieces.TextSaid(f"{text}\n"))
             return
         if not line.strip():

@@ -31,7 +31,7 @@ from onward.agents.tools.schema import check_schema, problems
 from onward.agents.tools.toolbox import is_allowed
 from onward.errors import InvalidInput
 from onward.handlers.port import RESPONSE_CHARACTERS, StepContext
-from onward.model.context import check_value
+from onward.model.context import check_updates, check_value
 from onward.model.events import StepStatus
 from onward.model.result import Result
 from onward.pipeline.graph import Edge, Node
@@ -271,6 +271,7 @@ def first_words(edges: tuple[Edge, ...]) -> str:
 def read_answer(text: str, node_id: str) -> Result:
     """The result that an answer means; Unreadable if its facts contradict the contract."""
     body, facts = _split(text)
+    _check_updates(facts.updates)
     updates = {"last_stage": node_id, "last_response": body[:RESPONSE_CHARACTERS], **facts.updates}
     is_failure = facts.status in (StepStatus.FAIL, StepStatus.RETRY)
     return Result(
@@ -283,6 +284,14 @@ def read_answer(text: str, node_id: str) -> Result:
         response=text,
         is_decided=facts.status is not StepStatus.SUCCESS,
     )
+
+
+def _check_updates(updates: dict[str, Any]) -> None:
+    """Refuse values that no step can hand on, so that the model is told; its step would fail of them."""
+    try:
+        check_updates(updates)
+    except InvalidInput as error:
+        raise UnreadableAnswer(str(error).rstrip(".")) from None
 
 
 def _split(text: str) -> tuple[str, AnswerFacts]:
@@ -411,6 +420,7 @@ def read_structured(text: str, node_id: str, schema: dict[str, Any]) -> Result:
         raise UnreadableAnswer("; ".join(wrong))
     fields = value if isinstance(value, dict) else {}
     facts = facts_of(fields)
+    _check_updates(facts.updates)
     is_failure = facts.status in (StepStatus.FAIL, StepStatus.RETRY)
     updates = {
         "last_stage": node_id,
