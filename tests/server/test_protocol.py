@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -42,9 +43,23 @@ class Line:
         except ConnectionResetError:
             return True
 
+    async def is_told(self, words: bytes) -> bool:
+        """Whether these words come, before the server closes the connection."""
+        try:
+            await self._reader.readuntil(words)
+        except asyncio.IncompleteReadError:
+            return False
+        return True
+
     async def gets(self) -> bytes:
         """What comes at once."""
         return await self._reader.read(2**16)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where the server is."""
+        host, port = self._writer.get_extra_info("peername")
+        return host, port
 
     def close(self) -> None:
         self._writer.close()
@@ -76,7 +91,8 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.body", "body": body})
         return
     names = [name.decode() for name, _ in scope["headers"]]
-    said = msgspec.json.encode({"path": scope["path"], "headers": names, "body": body.decode()})
+    host = dict(scope["headers"]).get(b"host", b"").decode()
+    said = msgspec.json.encode({"path": scope["path"], "headers": names, "host": host, "body": body.decode()})
     length = (b"content-length", str(len(said)).encode())
     await send({"type": "http.response.start", "status": 200, "headers": [length]})
     await send({"type": "http.response.body", "body": said})
@@ -196,6 +212,8 @@ async def test_a_stream_with_a_request_behind_it_hears_that_its_client_is_gone(l
         ENOUGH + b"Content-Length : 2\r\n\r\nab",
         ENOUGH + b"Transfer-Encoding: gzip\r\n\r\n",
         ENOUGH + b"Transfer-Encoding: chunked, gzip\r\n\r\n",
+        ENOUGH + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        ENOUGH + b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         ENOUGH + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
         ENOUGH + b"P: a\r\n b\r\n\r\n",
         ENOUGH + b"P: a\x00b\r\n\r\n",
@@ -236,6 +254,35 @@ async def test_a_body_that_nobody_reads_ends_the_connection(line: Line) -> None:
     await line.says(b"POST /a HTTP/1.1\r\n" + HOST + b"Content-Length: 100\r\n\r\nx")
     assert (await line.hears())[0] == 200
     assert await line.is_over()
+
+
+@pytest.mark.parametrize("ending", [b"", b"Connection: close\r\n"])
+async def test_a_client_that_sends_all_before_it_reads_gets_the_reply(line: Line, ending: bytes) -> None:
+    """A reset would take the reply away: the client would not know what it was refused for."""
+    body = b"x" * 4_000_000
+    head = b"POST /a HTTP/1.1\r\n" + HOST + ending + b"Content-Length: %d\r\n\r\n" % len(body)
+
+    def sends_then_reads() -> bytes:
+        with socket.create_connection(line.address) as plain:
+            plain.sendall(head + body)
+            return plain.recv(2**16)
+
+    assert (await asyncio.to_thread(sends_then_reads)).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_client_that_never_ends_its_body_is_cut_off(line: Line) -> None:
+    async def sends_for_ever() -> None:
+        while True:
+            await line.says(b"100000\r\n" + b"x" * 2**20 + b"\r\n")
+
+    await line.says(b"POST /a HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n")
+    with pytest.raises(ConnectionError):
+        await sends_for_ever()
+
+
+async def test_spaces_around_the_value_of_a_header_do_not_belong_to_it(line: Line) -> None:
+    await line.says(b"GET /a HTTP/1.1\r\nHost: \t x \t\r\n\r\n")
+    assert (await line.hears())[2]["host"] == "x"
 
 
 async def test_another_protocol_that_is_offered_is_not_taken(line: Line) -> None:

@@ -5,12 +5,16 @@ that is folded or ends with a bare line feed, a space before a colon. Here are t
 and how late a head may be, how many requests may be sent ahead, and which request-targets there are. Whoever
 is over a limit gets a problem if no reply is under way, and in any case no further word: after a request that
 was not understood nobody knows where the next one begins.
+
+A connection that ends before its client has sent all ends slowly: what still comes is thrown away for a
+while. Closed at once, it would be reset by the system, which takes the reply from a client that still sends.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -24,6 +28,8 @@ HEAD_S_MAX = 10.0
 """How long they may take."""
 AHEAD_MAX = 16
 """How many requests may be sent before the first of them is answered."""
+LINGER_S, LINGER_BYTES = 5.0, 16 * 1024 * 1024
+"""How long, and how much, a client may still send after the reply that ends its connection."""
 
 
 class StrictProtocol(HttpToolsProtocol):
@@ -45,10 +51,17 @@ class StrictProtocol(HttpToolsProtocol):
         self._problem = BAD
         self._cycles: deque[RequestResponseCycle] = deque()
         """The requests that are not answered yet, in their order."""
+        self._lingering: asyncio.TimerHandle | None = None
+        self._thrown_away = 0
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
+            return
+        if self._lingering is not None:
+            self._thrown_away += len(data)
+            if self._thrown_away > LINGER_BYTES:
+                self.transport.close()
             return
         self._came = False
         self._unset_keepalive_if_required()
@@ -72,6 +85,8 @@ class StrictProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
+        if self._lingering is not None:
+            self._lingering.cancel()
         for cycle in self._cycles:  # uvicorn notifies only the newest: a stream before it would never end
             cycle.disconnected = True
             cycle.message_event.set()
@@ -90,11 +105,16 @@ class StrictProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._grow(len(name) + len(value) + HEADER_EXTRA)
         if self._is_head:  # what comes behind the body was never looked at by the door
-            super().on_header(name, value)
+            super().on_header(name, value.strip(b" \t"))  # the parser leaves what is behind it
 
     def on_headers_complete(self) -> None:
-        if not self.url.startswith(b"/") or b"#" in self.url or self.parser.get_method() == b"CONNECT":
+        if not self.url.startswith(b"/") or b"#" in self.url:
             raise ValueError("the target is not a path")
+        if self.parser.get_method() == b"CONNECT":  # the parser takes it for a wish that cannot be left out
+            raise ValueError("this is no proxy")
+        codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
+        if codings not in ([], [b"chunked"]):
+            raise ValueError("this transfer coding is not known")
         if self.parser.get_http_version() not in ("1.0", "1.1"):
             raise ValueError("this version is not spoken")
         if self.parser.should_upgrade() and not self._should_upgrade():
@@ -106,7 +126,8 @@ class StrictProtocol(HttpToolsProtocol):
         self._size = 0
         super().on_headers_complete()
         if not self.parser.should_upgrade():  # a WebSocket has no cycle of request and reply
-            self.cycle.transport = Joined(self.transport, self.loop)  # type: ignore[assignment]
+            joined = Joined(self.transport, self.loop, self._end)
+            self.cycle.transport = joined  # type: ignore[assignment]
             self._cycles.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
@@ -122,10 +143,28 @@ class StrictProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Take the next request. A body that nobody wants is not waited for."""
+        self._cycles.popleft()
         if not self.pipeline and self.cycle.more_body:
             self.cycle.transport.close()
-        self._cycles.popleft()
-        super().on_response_complete()
+        elif self._lingering is None:
+            super().on_response_complete()
+
+    def _end(self) -> None:
+        """Close the connection; one whose client still sends, once it had time to read the reply."""
+        if self.cycle.more_body:
+            self._linger()
+        else:
+            self.transport.close()
+
+    def _linger(self) -> None:
+        """Say nothing more, and throw away what still comes."""
+        if self._lingering is not None or self.transport.is_closing():
+            return
+        self._unset_keepalive_if_required()
+        self._lingering = self.loop.call_later(LINGER_S, self.transport.close)
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
 
     def _grow(self, size: int) -> None:
         self._size += size
@@ -174,7 +213,9 @@ class StrictProtocol(HttpToolsProtocol):
             self.cycle.disconnected = True  # what is still said of it goes nowhere
         if is_broken or not self._is_answering:
             self.transport.write(_refusal(self._problem))
-        self.transport.close()
+            self._linger()
+        else:
+            self.transport.close()
 
     def _await_head(self) -> None:
         if self._late is None:
@@ -192,8 +233,10 @@ class Joined:
     Without it every reply wakes its client twice. A head whose body does not follow at once goes alone.
     """
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, end: Callable[[], None]
+    ) -> None:
+        self._transport, self._loop, self._end = transport, loop, end
         self._head: bytes | None = None
         self._is_begun = False
 
@@ -214,9 +257,9 @@ class Joined:
             self.write(b"")
 
     def close(self) -> None:
-        """Close the connection when all was sent."""
+        """End the connection when all was sent."""
         self.flush()
-        self._transport.close()
+        self._end()
 
     def is_closing(self) -> bool:
         """Whether the connection is being closed."""
