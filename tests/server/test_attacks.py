@@ -77,6 +77,28 @@ async def test_whoever_was_let_in_before_is_not_locked_out_by_others_who_guess(d
     assert (await door.get("/api/runs", role="viewer")).status == 200
 
 
+async def test_whoever_holds_a_token_of_ours_is_let_in_while_others_guess(door: Door) -> None:
+    """Nobody guesses 256 bits. Ten wrong tokens a minute kept out all who had not come before: after a
+    restart everybody, and whoever had just signed in."""
+    guess = {"authorization": f"Bearer onw_{'0' * 16}_{'a' * 43}"}
+    for _ in range(5):
+        await door.get("/api/runs", headers=guess)
+    assert (await door.get("/api/runs", headers=guess)).status == 429
+    assert (await door.get("/api/runs", role="operator")).status == 200
+    signed_in = await door.post("/api/session", {"token": await door.token("viewer")}, role=None)
+    cookie = {"cookie": (signed_in.header("set-cookie") or "").partition(";")[0]}
+    assert (await door.get("/api/session", headers=cookie, role=None)).json["name"] == "viewer"
+    assert (await door.get("/api/runs", headers=guess)).status == 429
+
+
+async def test_a_token_opens_so_many_sessions_a_second_and_no_more() -> None:
+    """Each is a row of the database for a day."""
+    async with a_door(creations=2.0) as door:
+        given = {"token": await door.token("viewer")}
+        codes = [(await door.post("/api/session", given, role=None)).status for _ in range(3)]
+    assert codes == [200, 200, 429]
+
+
 async def test_a_body_that_breaks_off_is_no_error_of_the_server(
     door: Door, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -97,7 +97,7 @@ class App:
         for place in mounted:
             self._places.add(place)
         context.extra["credentials"], context.extra["hosts"] = self.credentials, hosts
-        context.extra["mounted"] = self.mounted
+        context.extra["mounted"], context.extra["creations"] = self.mounted, self._creations
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or serve one WebSocket."""

@@ -74,8 +74,9 @@ class Credentials:
         if known is not None and known.until_s > self._clock.awake_s():
             principal: Principal | None = known.principal
         else:
-            # Who guesses has to wait; who was let in before does not wait for them.
-            if known is None and self._failures.wait_s(address) > 0:
+            # Who guesses has to wait. Who was let in before does not wait for them, nor does who holds one of
+            # our secrets: nobody guesses 256 random bits. A wrong one counts, and waits as well.
+            if known is None and not is_random(given, kind) and self._failures.wait_s(address) > 0:
                 self._failures.take(address)
             principal = await self._found(given, kind)
         if principal is None or not self.is_good(principal):
@@ -88,7 +89,8 @@ class Credentials:
 
     def forget(self) -> None:
         """Look every credential up again: one of them was revoked here."""
-        self._known.clear()
+        for known in self._known.values():
+            known.until_s = 0.0
 
     async def is_still_good(self, principal: Principal) -> bool:
         """Whether somebody who was let in still would be; for streams, which look from time to time."""
@@ -124,6 +126,11 @@ class Credentials:
         """Count the failure of an address, which then has to wait."""
         self._failures.take(address)
         return _unauthorized("bad_credential", detail)
+
+
+def is_random(given: str, kind: str) -> bool:
+    """Whether a credential has the form of one that was made here, and not of one that a person chose."""
+    return (TOKEN if kind == "token" else PAIR).fullmatch(given) is not None
 
 
 def parts_of(given: str, kind: str) -> tuple[str, str]:

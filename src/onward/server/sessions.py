@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onward.server.context import Context
     from onward.server.credentials import Credentials
     from onward.server.hosts import Hosts
+    from onward.server.rates import Rate
     from onward.server.settings import ServeSettings
     from onward.store.port.principals import Principal
 
@@ -65,6 +66,8 @@ async def sign_in(asked: Asked) -> Response:
     else:
         assert given.token is not None
         token = await credentials.find(given.token, "token", asked.address)
+        creations: Rate = context.extra["creations"]
+        creations.take(token.id)
     session = await access.make_session(token, context.settings.session_hours)
     cookie = _cookie(asked, session.text, int(context.settings.session_hours * 3600))
     return Response(_shown(session.principal), 200, {"Set-Cookie": cookie}, JSON)
