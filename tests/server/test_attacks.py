@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 
+import msgspec
 import pytest
+from starlette.responses import Response
 
+from onward.errors import StoreUnavailable
+from onward.operations.http import VIEWER
+from onward.server.place import Asked, Place
 from onward.store.port.runs import write_cursor
 from tests.chats.desk import Desk
 from tests.server.door import HOST as HERE
-from tests.server.door import Door, a_door, exchange
+from tests.server.door import Door, a_door, door_of, exchange
+from tests.world import in_memory
 
 ASKING = """digraph asking {
     start [shape=Mdiamond]; exit [shape=Msquare]
@@ -97,6 +104,53 @@ async def test_a_token_opens_so_many_sessions_a_second_and_no_more() -> None:
         given = {"token": await door.token("viewer")}
         codes = [(await door.post("/api/session", given, role=None)).status for _ in range(3)]
     assert codes == [200, 200, 429]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/workflows/{run}/cancel", {}),
+        ("/api/workflows/{run}/approve", {}),
+        ("/api/workflows/{run}/reject", {"feedback": "no"}),
+        ("/api/workflows/{run}/resume", {}),
+        ("/pipelines/{run}/cancel", {}),
+        ("/pipelines/{run}/answer", {"choice": "Approve"}),
+        ("/agents/stop", {"chatId": "talk"}),
+        ("/agents/checkpoint", {"chatId": "talk", "checkpointId": "ask#1", "selectedIndex": 0}),
+    ],
+)
+async def test_if_match_counts_on_the_paths_of_other_interfaces(
+    door: Door, path: str, body: dict[str, object]
+) -> None:
+    """It was ignored there: a decision was made about a run that had moved on."""
+    run = await asking(door, chat="talk")
+    refused = await door.post(path.format(run=run), body, headers={"If-Match": '"1"'})
+    assert (refused.status, refused.code) == (412, "stale_head")
+    assert (await door.get(f"/api/runs/{run}")).json["status"] == "waiting"
+
+
+async def test_if_match_is_refused_where_no_run_is_named(door: Door) -> None:
+    refused = await door.post("/agents/run", {"chatId": "c", "message": "x"}, headers={"If-Match": '"1"'})
+    assert (refused.status, refused.code) == (422, "invalid_input")
+    assert (await door.get("/api/chat?chat=c")).status == 404
+
+
+async def test_a_change_that_was_made_is_told_though_the_audit_cannot_be_completed() -> None:
+    """The reply was 503, and whoever asked again had it done twice."""
+
+    class Lost:
+        async def finish(self, n: int, *, code: int, at_us: int) -> None:
+            raise StoreUnavailable("the database is gone.")
+
+    async def change(asked: Asked) -> Response:
+        await asked.note("change", "something", None)
+        asked.context = msgspec.structs.replace(asked.context, store=SimpleNamespace(audit=Lost()))
+        return Response(b"done", 200)
+
+    async with in_memory() as world:
+        door = await door_of(world, (lambda context: [Place("POST", "/api/change", VIEWER, change)],))
+        reply = await door.post("/api/change")
+    assert (reply.status, reply.body) == (200, b"done")
 
 
 async def test_a_body_that_breaks_off_is_no_error_of_the_server(

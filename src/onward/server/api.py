@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 NOT_GIVEN = msgspec.UNSET
+NO_HEAD = "If-Match means nothing here; leave it out."
 PARAMETERS_MAX = 300
 
 
@@ -51,6 +52,12 @@ async def decide(asked: Asked, asks: str, request: Request, *, subject: str) -> 
     route = route_of(asks)
     if "may_run_commands" in request.__struct_fields__:  # whichever room asks
         request = msgspec.structs.replace(request, may_run_commands=asked.context.settings.shell)
+    if (
+        head := head_of(asked)
+    ) is not None:  # which room asks makes no difference to what its caller has seen
+        if "if_head" not in request.__struct_fields__:
+            raise InvalidInput(NO_HEAD)
+        request = msgspec.structs.replace(request, if_head=head)
     check_fields(asked, route, request)
     await asked.note(asks, subject, getattr(request, "key", None) if "key" in route.of_caller else None)
     with answering() as answer:
@@ -73,20 +80,17 @@ def check_fields(asked: Asked, route: Route, request: Request) -> None:
             check_role(asked.who, "admin", why=f"{name} of {route.operation}")
 
 
-def of_caller(asked: Asked, request: type[Request], among: frozenset[str]) -> dict[str, Any]:
+def of_caller(asked: Asked, route: Route) -> dict[str, Any]:
     """The fields of a request that come from the credential and the headers."""
-    found: dict[str, Any] = {}
+    found, among = dict[str, Any](), route.of_caller
     if "by" in among:
         found["by"] = asked.by
     if "key" in among:
         found["key"] = key_of(asked)
     if "may_answer" in among:  # else a message would decide what its sender may not
         found["may_answer"] = has_role(asked.who, APPROVER)
-    head = head_of(asked)
-    if "if_head" in among:
-        found["if_head"] = head
-    elif head is not None:
-        raise InvalidInput("If-Match means nothing here; leave it out.")
+    if route.is_read and head_of(asked) is not None:
+        raise InvalidInput(NO_HEAD)
     return found
 
 
@@ -140,7 +144,7 @@ class ApiPlace:
         body = {} if self._decoder is None else self._decoded(await read_body(asked), asked)
         query = self._query(asked.http.scope["query_string"])
         limit = page_limit(query) if route.pages else LIMIT
-        fields = self._exact(in_path) | of_caller(asked, route.request, route.of_caller)
+        fields = self._exact(in_path) | of_caller(asked, route)
         fields |= self._converted(query) | body
         request = route.request(**fields)
         subject = " ".join((*in_path.values(), *_named(request, route)))

@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketState
 
-from onward.errors import InvalidInput, OnwardError
+from onward.errors import InvalidInput, OnwardError, StoreError
 from onward.server import api, pages, sessions
 from onward.server.context import Context
 from onward.server.credentials import Credentials
@@ -148,9 +148,9 @@ class App:
         try:
             response = await place.answer(asked)
         except Exception as error:
-            await asked.complete(problem_for(error).status)
+            await _complete(asked, problem_for(error).status)
             raise
-        await asked.complete(response.status_code)
+        await _complete(asked, response.status_code)
         if asked.is_repeat:
             response.headers["Idempotency-Replayed"] = "true"
         return response
@@ -193,6 +193,15 @@ class App:
 
     def _request_id(self) -> str:
         return f"r-{self._context.ids.unique()[:10]}"
+
+
+async def _complete(asked: Asked, code: int) -> None:
+    """Note in the audit what came of a change. If that cannot be written, the reply is sent all the same: it
+    says what was done, and a refusal in its place would have it done again."""
+    try:
+        await asked.complete(code)
+    except StoreError as error:
+        log.warning("request %s: the audit does not say what came of it (%d): %s", asked.id, code, error)
 
 
 def problem_for(error: Exception) -> Problem:

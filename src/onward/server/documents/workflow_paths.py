@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from onward.server.place import Asked
 
 
+OF_THE_REQUEST = ("stale_head", "key_reused")
+"""Refusals that say nothing of how a workflow stands."""
+
+
 class Approval(Given, frozen=True, kw_only=True):
     """A yes; `gate` says which question is meant, if there are several."""
 
@@ -87,7 +91,7 @@ async def resume(asked: Asked) -> Response:
     try:
         run = await _decided(asked, "decide.resume_run", request)
     except Refused as refusal:
-        why = _why_not(await _workflow(asked))
+        why = None if refusal.code in OF_THE_REQUEST else _why_not(await _workflow(asked))
         if why is None:
             raise
         raise Refused("invalid_state", why, details=refusal.details) from refusal
