@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from starlette.responses import Response
 
-from onward.errors import StoreUnavailable
+from onward.errors import StoreError, StoreFull, StoreIO, StoreReadOnly, StoreUnavailable
 from onward.operations.http import VIEWER
 from onward.server.place import Asked, Place
 from onward.store.port.runs import write_cursor
 from tests.chats.desk import Desk
 from tests.server.door import HOST as HERE
-from tests.server.door import Door, a_door, door_of, exchange
+from tests.server.door import Door, a_door, door_of, exchange, handshake
 from tests.world import in_memory
 
 ASKING = """digraph asking {
@@ -151,6 +151,40 @@ async def test_a_change_that_was_made_is_told_though_the_audit_cannot_be_complet
         door = await door_of(world, (lambda context: [Place("POST", "/api/change", VIEWER, change)],))
         reply = await door.post("/api/change")
     assert (reply.status, reply.body) == (200, b"done")
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (StoreFull("no space left on /srv/onward.db."), "the database has no space left."),
+        (StoreReadOnly("/srv/onward.db is read-only."), "the database cannot be written."),
+        (StoreUnavailable("nobody listens on 10.0.0.1."), "the database cannot be reached."),
+        (StoreIO("cannot read /srv/onward.db."), "the database cannot be used."),
+    ],
+)
+async def test_what_is_wrong_with_a_database_is_told_and_logged_once(
+    error: StoreError, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk was told as a database that cannot be reached, and the log of the server said nothing."""
+
+    async def fail(asked: Asked) -> Response:
+        raise error
+
+    async with in_memory() as world:
+        door = await door_of(world, (lambda context: [Place("GET", "/api/broken", VIEWER, fail)],))
+        reply, *_ = [await door.get("/api/broken") for _ in range(3)]
+        assert (reply.status, reply.code, reply.json["detail"]) == (503, "store_unavailable", says)
+        assert [str(error) in one.getMessage() for one in caplog.records] == [True]
+        door.process.clock.advance(60)
+        await door.get("/api/broken")
+    assert len(caplog.records) == 2
+
+
+async def test_a_refused_websocket_has_the_headers_of_every_reply(door: Door) -> None:
+    refused = await handshake(door, "/api/live", role=None)
+    assert (refused.status, refused.header("x-content-type-options")) == (401, "nosniff")
+    assert refused.header("cache-control") == "no-store"
+    assert "WebSocket" in (await handshake(door, "/docs")).json["detail"]
 
 
 async def test_a_body_that_breaks_off_is_no_error_of_the_server(

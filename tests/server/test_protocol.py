@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
@@ -70,13 +71,18 @@ class Line:
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
-    """Reply with the request; the body is read only where the path says so. A WebSocket is accepted."""
-    body = b""
-    if scope["type"] == "websocket":
-        await receive()
-        await send({"type": "websocket.accept"})
-        await receive()
+    """Reply with the request; the body is read only where the path says so. A WebSocket is greeted."""
+    if scope["type"] == "websocket" and scope["path"] == "/refused":
+        await send({"type": "websocket.http.response.start", "status": 403, "headers": []})
+        await send({"type": "websocket.http.response.body", "body": b"no"})
         return
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "text": "hello"})
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+        return
+    body = b""
     if scope["path"] == "/stream":
         await stream(receive, send)
         return
@@ -309,7 +315,7 @@ async def test_an_old_client_that_offers_another_protocol_gets_the_end_of_the_co
     assert await line.is_over()
 
 
-WEB_SOCKET = ENOUGH + (
+SHAKE = (
     b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
@@ -321,13 +327,34 @@ async def test_a_connection_may_become_a_web_socket_at_once_or_later(line: Line,
     for _ in range(before):
         await line.says(ENOUGH + b"\r\n")
         await line.hears()
-    await line.says(WEB_SOCKET)
+    await line.says(ENOUGH + SHAKE)
     assert (await line.gets()).startswith(b"HTTP/1.1 101 ")
 
 
 async def test_a_connection_becomes_no_web_socket_before_its_replies_are_sent(line: Line) -> None:
-    await line.says(b"GET /stream HTTP/1.1\r\n" + HOST + b"\r\n" + WEB_SOCKET)
+    await line.says(b"GET /stream HTTP/1.1\r\n" + HOST + b"\r\n" + ENOUGH + SHAKE)
     assert await line.is_over()
+
+
+async def test_what_a_client_says_on_a_websocket_is_not_even_decoded(
+    line: Line, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is no UTF-8 was a traceback in the log, as often as somebody sent it."""
+    await line.says(ENOUGH + SHAKE)
+    assert await line.is_told(b"hello")
+    await line.says(b"\x81\x81\0\0\0\0\xff", b"\x89\x82\0\0\0\0hi")
+    assert await line.is_told(b"\x8a\x02hi")
+    assert not caplog.records
+
+
+async def test_a_websocket_that_is_refused_leaves_nothing_in_the_log(
+    line: Line, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever is no user of the server could fill it."""
+    await line.says(ENOUGH.replace(b"/a", b"/refused") + SHAKE)
+    assert (await line.gets()).startswith(b"HTTP/1.1 403 ")
+    assert await line.is_over()
+    assert [one.levelname for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
 async def test_a_few_requests_may_be_sent_ahead_and_not_any_number(line: Line) -> None:

@@ -49,6 +49,8 @@ DOCUMENTS: tuple[Room, ...] = (
 ROOMS: tuple[Room, ...] = (api.places, room.places, sessions.places, pages.places, *DOCUMENTS)
 
 EVENT_STREAM = "text/event-stream"
+FAULT_S = 60.0
+"""How often the log says that the database cannot be used."""
 
 OPEN = frozenset({("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/favicon.svg"), ("POST", "/api/session")})
 """What needs no credential, compared whole; it holds no data."""
@@ -93,6 +95,7 @@ class App:
         )
         self._rate = Rate(settings.requests, settings.burst, clock)
         self._creations = Rate(settings.creations, max(1.0, settings.creations), clock)
+        self._noted_s: dict[type[StoreError], float] = {}
         self._places = _Tree()
         for place in mounted:
             self._places.add(place)
@@ -104,7 +107,7 @@ class App:
         if scope["type"] == "http":
             await (await self._replied(scope, receive))(scope, receive, _with_headers(send))
         elif scope["type"] == "websocket":
-            await self._serve(scope, receive, send)
+            await self._serve(scope, receive, _with_headers(send))
 
     async def _replied(self, scope: Scope, receive: Receive) -> Response:
         id = self._request_id()
@@ -119,7 +122,16 @@ class App:
         problem = problem_for(error)
         if problem is INTERNAL:
             log.error("request %s: %s %s failed", id, scope.get("method"), scope["path"], exc_info=error)
+        elif isinstance(error, StoreError):
+            self._note_fault(error, id)
         return problem_reply(problem, id)
+
+    def _note_fault(self, error: StoreError, id: str) -> None:
+        """Say in the log what is wrong with the database: clients are told little, and ask often."""
+        now_s, kind = self._context.clock.awake_s(), type(error)
+        if now_s - self._noted_s.get(kind, -FAULT_S) >= FAULT_S:
+            self._noted_s[kind] = now_s
+            log.warning("request %s and others are refused: %s", id, error)
 
     async def _answered(self, scope: Scope, receive: Receive, id: str) -> Response:
         headers, method, path = scope["headers"], scope["method"], scope["path"]
@@ -255,7 +267,7 @@ def _openness(method: str, path: str, accept: str) -> tuple[bool, bool]:
 
 def _with_headers(send: Send) -> Send:
     async def sending(message: Any) -> None:
-        if message["type"] == "http.response.start":
+        if message["type"] in ("http.response.start", "websocket.http.response.start"):
             headers = message["headers"]
             named = {name for name, _ in headers}
             headers.extend(one for one in HEADERS if one[0] not in named)
@@ -295,7 +307,8 @@ class _Tree:
         if method not in node._here:
             known = sorted(node._here.keys() - {STREAM, PAGE, SOCKET})
             headers = {"Allow": ", ".join(known)} if known else {}
-            raise Problem(405, "method", f"{method[:20]} is not allowed here.", headers=headers)
+            what = "a WebSocket" if method == SOCKET else method[:20]
+            raise Problem(405, "method", f"{what} is not allowed here.", headers=headers)
         place, names = node._here[method]
         return place, dict(zip(names, values, strict=True))
 

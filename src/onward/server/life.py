@@ -23,7 +23,7 @@ from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.operations.requests import RecoverRuns
 from onward.server.context import Context
-from onward.server.protocol import StrictProtocol
+from onward.server.protocol import DeafWebSocket, StrictProtocol
 from onward.server.settings import ServeSettings
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def listener(app: Any, settings: ServeSettings) -> Listener:
         app,
         loop="asyncio",
         http=StrictProtocol,
-        ws="websockets-sansio",
+        ws=DeafWebSocket,
         lifespan="off",
         log_config=None,
         access_log=False,

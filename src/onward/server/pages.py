@@ -67,7 +67,7 @@ async def readyz(asked: Asked) -> Response:
     life, fault_of = asked.context.life, asked.context.extra.get("fault")
     fault = "draining" if life.is_draining else life.fault
     if not fault and fault_of is not None and fault_of():
-        fault = "the database cannot be reached"  # nobody who asks this needs to know more
+        fault = "the database cannot be used"  # nobody who asks this needs to know more
     return Response(f"{fault or 'ok'}\n", 503 if fault else 200, media_type=PLAIN)
 
 

@@ -20,6 +20,17 @@ RETRY_S = 1
 """After how many seconds a client may ask again, where nothing better is known."""
 
 
+UNUSABLE: Mapping[type[Exception], str] = {
+    errors.StoreUnavailable: "cannot be reached",
+    errors.StoreGone: "was deleted or replaced",
+    errors.StoreFull: "has no space left",
+    errors.StoreReadOnly: "cannot be written",
+    errors.StoreCorrupt: "is damaged",
+    errors.SchemaTooNew: "belongs to a newer version",
+}
+"""What is wrong with a database, without what its machine says of it."""
+
+
 class Problem(Exception):
     """A refusal: an HTTP status, a code for programs, and a sentence for people.
 
@@ -49,7 +60,8 @@ def problem_of(error: errors.OnwardError) -> Problem:
         return INTERNAL
     headers = {"Retry-After": str(RETRY_S)} if status == 503 else {}
     if status == 503:
-        return Problem(status, code, "the database cannot be reached.", headers=headers)
+        why = next((UNUSABLE[kind] for kind in type(error).__mro__ if kind in UNUSABLE), "cannot be used")
+        return Problem(status, code, f"the database {why}.", headers=headers)
     return Problem(status, code, error.message, advice=error.advice, details=error.facts, headers=headers)
 
 

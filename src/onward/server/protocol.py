@@ -15,9 +15,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from onward.server.app import HEADERS
 from onward.server.problems import Problem, problem_reply
@@ -225,6 +227,20 @@ class StrictProtocol(HttpToolsProtocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+
+class DeafWebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket on which nothing that a client says is heard, read or kept."""
+
+    def send_receive_event_to_app(self) -> None:
+        """Forget what came. It was decoded, and what is no UTF-8 became a traceback in the log."""
+        self.frames = []
+
+    async def send(self, message: Any) -> None:
+        """As uvicorn does it, which takes a handshake that was refused for one that was forgotten."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True
 
 
 class Joined:
