@@ -6,9 +6,17 @@ from collections.abc import Iterator
 from typing import Any, get_args, get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 
 from onward.engine.log import SAID, _value, redacted_events
-from onward.model.events import RunCreated, SteeringGiven, Tree, event_kinds
+from onward.model.events import (
+    AttemptInterrupted,
+    RunCreated,
+    RunningCall,
+    SteeringGiven,
+    Tree,
+    event_kinds,
+)
 from onward.model.gate import Choice, GateDecided
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 
@@ -19,7 +27,7 @@ NAMING = {
     *("hash", "head", "join", "key", "limit", "managed_by", "measure", "message", "mode", "model"),
     *("needs", "next", "node", "nodes", "on_owner_loss", "on_timeout", "parent", "parent_hash"),
     *("path", "pipeline", "pipeline_hash", "plan", "policy", "project", "question", "ref", "repeats"),
-    *("repository", "request_id", "reserved", "response_blob", "restart_of", "restarted_as", "run"),
+    *("repository", "request_id", "reserved", "response_blob", "restart_of", "restarted_as", "run", "runs"),
     *("said", "scope", "scopes", "start", "start_node", "status", "step", "stop", "stream"),
     *("streamed", "tags", "thread", "to", "type", "usage", "value_blob", "variables", "version"),
     *("workdir", "worker", "workspace"),
@@ -81,9 +89,11 @@ def test_of_a_part_that_was_forgotten_all_is_redacted() -> None:
 def test_what_is_said_is_redacted_and_what_names_something_is_not() -> None:
     redactor, secret = Redactor({"KEY": "0123456789"}), "0123456789"
     choice = Choice(key=secret, label=f"is {secret}", to=secret)
+    running = RunningCall(call=secret, number=1, where="thread 1", about=f"pay {secret}", inputs=secret)
     events = [
         GateDecided(gate=secret, choice=choice, by=secret, text=secret),
         SteeringGiven(text=secret, by="user"),
+        AttemptInterrupted(step="s#1", attempt=1, why="", running=(running,)),
         RunCreated(
             pipeline=secret,
             pipeline_hash="h",
@@ -93,10 +103,12 @@ def test_what_is_said_is_redacted_and_what_names_something_is_not() -> None:
         ),
     ]
     mark = "[redacted KEY]"
-    decided, steered, created = redacted_events(redactor, events)
+    decided, steered, interrupted, created = redacted_events(redactor, events)
     clean = Choice(key=secret, label=f"is {mark}", to=secret)
     assert decided == GateDecided(gate=secret, choice=clean, by=mark, text=mark)
     assert steered == SteeringGiven(text=mark, by="user")
+    assert isinstance(interrupted, AttemptInterrupted)
+    assert interrupted.running == (replace(running, about=f"pay {mark}"),)
     assert isinstance(created, RunCreated)
     assert (created.pipeline, created.start_node) == (secret, secret)
     assert (created.context, created.simulation) == ({"a": [mark]}, {mark: 1})

@@ -32,7 +32,7 @@ from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.machine.fold.steps import ASKING, gate_rows
 from onward.machine.lifecycle import apply
 from onward.machine.ticks import ticks_text
-from onward.model.events import Event, LastOutput, Outcome, PrintedLine, RunClaimed
+from onward.model.events import Event, LastOutput, Outcome, PrintedLine, RunClaimed, RunningCall
 from onward.model.gate import Choice
 from onward.model.result import Result
 from onward.model.row import CallRow, GateRow
@@ -308,6 +308,7 @@ SAID: Mapping[type[msgspec.Struct], tuple[str, ...]] = {
     **{kind: row.said for kind, row in CATALOGUE.items()},
     Outcome: ("preferred_label", "suggested_next_ids", "notes", "failure_reason"),
     LastOutput: ("lines", "error", "traceback"),
+    RunningCall: ("where", "about"),
     PrintedLine: ("text",),
     Choice: ("label", "data"),
 }

@@ -131,7 +131,7 @@ CATALOGUE: Mapping[type[ev.Event], EventRow] = {
         fold=steps.attempt_interrupted,
         ends=Ends.STEP,
         about="step",
-        said=("why", "output"),
+        said=("why", "output", "running"),
     ),
     ev.StepFinished: EventRow(
         writer=Writer.EITHER,
