@@ -383,6 +383,16 @@ async def test_a_reply_without_a_body_is_sent(line: Line) -> None:
     assert (await line.gets()).endswith(b"\r\n\r\n")
 
 
+async def test_nobody_is_told_to_go_on_with_a_body_that_was_refused(
+    line: Line, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That was written after the end of our side, and each time a traceback to the log."""
+    await line.says(CHUNKED.replace(HOST, HOST + b"Expect: 100-continue\r\n") + b"zz\r\n")
+    assert (await line.hears())[0] == 400
+    assert await line.is_over()
+    assert not caplog.records
+
+
 async def test_whoever_asks_whether_to_send_a_body_is_told_at_once(line: Line) -> None:
     await line.says(b"POST /body HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n" + HOST + b"\r\n")
     assert await line.gets() == b"HTTP/1.1 100 Continue\r\n\r\n"

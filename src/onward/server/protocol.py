@@ -213,6 +213,7 @@ class StrictProtocol(HttpToolsProtocol):
         is_broken = self._is_answering and not self.pipeline and _is_broken(self.cycle)
         if is_broken:
             self.cycle.disconnected = True  # what is still said of it goes nowhere
+            self.cycle.waiting_for_100_continue = False
         if is_broken or not self._is_answering:
             self.transport.write(_refusal(self._problem))
             self._linger()
