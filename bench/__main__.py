@@ -271,7 +271,7 @@ async def report(rounds: int, only: str | None) -> bool:
                 add(*await calls_cost(place.name, place.fresh, rounds))
         if only in (None, "flows"):
             for place in (sqlite, postgres):
-                add(*await flows_cost(place.name, place.fresh, rounds))
+                add(*await flows_cost(place.name, place.fresh, place.floor, rounds))
         if only in (None, "agents"):
             for place in (sqlite, postgres):
                 add(*await agent_rounds(place.name, place.fresh, rounds))
