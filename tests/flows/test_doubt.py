@@ -15,7 +15,7 @@ from onward.model.call import CallFinished
 from onward.model.run import RunStatus
 from tests.conformance.faults import Died, Fault
 from tests.flows.living import answered, begin, live, result, serving
-from tests.flows.ways import Executed
+from tests.flows.ways import FORKED, RESUMED, WAYS, Executed
 from tests.world import Process, World
 
 executed = Executed()
@@ -142,3 +142,34 @@ async def test_a_decision_is_kept_if_the_process_dies_after_it(world: World, fau
     assert result(run)[2][1] == (70 if fault_at == "continue" else 2)
     assert executed.done.pop("pay[2]") <= 2
     assert set(executed.done.values()) == {1}
+
+
+@step(once=True)
+async def charge(cents: int) -> str:
+    executed.note("charge", cents)
+    raise ValueError("declined")
+
+
+@flow
+async def charging() -> str:
+    await page("first")
+    return await charge(5)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_payment_that_failed_is_not_tried_again_by_a_resume(world: World, way: str) -> None:
+    """F7, F9: it may have been made; to try again is to fork before it, or to catch the failure."""
+    process = await serving(world, charging)
+    run = await begin(process, charging.bind())
+    if way == RESUMED:
+        run = await (await serving(world, charging)).resume()
+    if way == FORKED:
+        calls = [record.seq for record in await process.log() if record.kind == CallFinished.__name__]
+        await process.engine.fork("run", ForkRequest(calls[-1], new_id="fork"))
+        run = await process.resume("fork", original=True)
+    assert (run.status, run.reason) == (RunStatus.FAILED, "step_failed")
+    assert "step 'charge' failed: ValueError: declined" in run.detail
+    assert executed.done == {'page["first"]': 1, "charge[5]": 1}
+    await process.engine.fork("run", ForkRequest(from_step="charge", new_id="again"))
+    await process.resume("again", original=True)
+    assert executed.done == {'page["first"]': 1, "charge[5]": 2}

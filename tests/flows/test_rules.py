@@ -329,6 +329,26 @@ async def test_an_edit_that_calls_the_same_is_no_change(world: World, way: str) 
     assert executed.done['page["first"]'] == 1
 
 
+@flow
+async def waiting() -> list[object]:
+    async def approved(number: int) -> list[str]:
+        first = await page(f"before {number}")
+        decision = await ask(f"Ship {number}?", about=first)
+        return [decision.choice, await page(f"after {number}")]
+
+    found = await gather(approved(1), audit("beside"), approved(2), sleep("2h"))
+    await sleep("2d")
+    return [*found, await page("last")]
+
+
+@every_way
+@pytest.mark.slow
+async def test_questions_and_sleeps_are_waited_for_beside_branches_that_work(world: World, way: str) -> None:
+    """F13"""
+    gives = [["yes", "AFTER 1"], "BESIDE1BESIDE2", ["yes", "AFTER 2"], None, "LAST"]
+    await in_way(way, world, waiting.bind(), executed, gives=gives)
+
+
 @every_way
 async def test_a_cancelled_run_executes_nothing_more(world: World, way: str) -> None:
     """F16: no step, and no `except` that would pay back."""
