@@ -162,3 +162,18 @@ async def test_an_agent_is_played_by_its_key_before_its_name() -> None:
 
     played = FlowTest(steps={"agent": "any", "agent#2": "the second"})
     assert await played.run(asking.bind()) == ["any", "the second"]
+
+
+async def test_people_answer_the_questions_of_graphs_that_run_as_they_are() -> None:
+    asking = """digraph asking {
+      start [shape=Mdiamond]; exit [shape=Msquare]; ask [shape=hexagon, label="Go?"]
+      start -> ask; ask -> exit [label="yes"]; ask -> ask [label="no"]
+    }"""
+
+    @flow
+    async def real() -> str:
+        return str((await graph(asking))["human.gate.label"])
+
+    assert await FlowTest(answers={"Go?": "yes"}).run(real.bind()) == "yes"
+    with pytest.raises(AssertionError, match="which waits for an answer; the test has no answer"):
+        await FlowTest().run(real.bind())

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from onward import Onward
+from onward.agents.prices import read_prices
+from onward.agents.step.handler import AgentHandler
 from onward.engine.control.requests import ForkRequest, QueueInterviewer, StartRequest
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, RunNotFound, StepFailed
@@ -26,12 +28,16 @@ from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.pipeline.flow_source import FlowPlace
 from onward.store.memory.adapter import MemoryDatabase
+from onward.store.port.leases import Lease
+from onward.store.port.log import RunLog, Write
 from onward.store.port.store import Store
-from onward.testing.clock import ManualClock
-from tests.conformance.faults import WRITES, Died, Fault, FaultyStore
+from onward.testing.clock import ManualClock, SeededDice
+from tests.agents.test_agent_step import model
+from tests.conformance.faults import WRITES, Around, Died, Fault, FaultyStore
 from tests.conformance.handlers import Act, Doorway, Scripted
 from tests.engine.test_manager import tick, ticking
 from tests.flows.living import Outside, answered, begin, result
+from tests.flows.test_agents import PRICES
 from tests.world import Process, World, line
 
 outside = Outside()
@@ -581,26 +587,161 @@ async def test_cancelling_the_flow_cancels_its_graphs(world: World, state: str) 
     assert steps(world, "render") == 0
 
 
-async def test_a_flow_that_changed_lets_the_graph_beside_it_stop_at_its_boundary(memory: World) -> None:
+async def test_a_flow_that_ends_lets_the_graph_beside_it_stop_at_its_boundary(memory: World) -> None:
     door = Doorway()
-    names = iter(["first", "second"])
 
     @flow
-    async def changed() -> None:
-        name = next(names)
-
+    async def broken() -> None:
         async def wrong() -> None:
-            await page(name)
-            await sleep("1d")
+            await door.entered()
+            await asyncio.create_task(page("in a task of its own"))
 
-        await gather(wrong(), graph(ASKING), graph(SITE, name="other"))
+        await gather(wrong(), graph(SITE))
 
-    process = await serving(memory, changed, script={"draft": [Result.success(), door]})
-    await begin(process, changed.bind())
-    process.clock.advance(DAY_S + 1)
-    run = await process.resume()
-    assert run.reason == "flow_changed"
+    clock = ManualClock(autojump=False)
+    process = await serving(memory, broken, script={"draft": [door]}, clock=clock)
+    running = asyncio.create_task(begin(process, broken.bind()))
+    await door.entered()
+    for _ in range(3):  # it notices within a second
+        await tick(process.clock)
+    door.open()
+    run = await running
+    assert "from a task that the flow did not start" in run.detail
+    child = await child_of(process, "gather.1/graph")
+    assert (child.status, child.reason) == (RunStatus.PAUSED, "manager")
+    assert memory.ledger.steps == ["draft#1"]
     assert await process.is_sound()
+
+
+async def test_what_a_graph_asks_counts_in_the_limit_of_its_flow_and_a_higher_one_continues_both(
+    memory: World,
+) -> None:
+    asking_models = """digraph asks {
+      start [shape=Mdiamond]; exit [shape=Msquare]
+      a [prompt="One."]; b [prompt="Two."]; c [prompt="Three."]
+      start -> a -> b -> c -> exit
+    }"""
+
+    @flow
+    async def spending() -> str:
+        return str((await graph(asking_models))["outcome"])
+
+    clock = ManualClock()
+    agents = AgentHandler(model(default="fine"), read_prices(PRICES), clock, SeededDice(1))
+    handlers: dict[str, Handler] = {spending.kind: FlowHandler(spending), "codergen": agents}
+    process = await memory.process(handlers=handlers, clock=clock)
+    await process.store.limits.change("run/run", {"calls": 2})
+    run = await begin(process, spending.bind())
+    child = await child_of(process)
+    assert (run.status, run.reason, child.reason) == (RunStatus.INTERRUPTED, "child", "limit")
+    assert "is interrupted (limit" in run.detail
+    assert (await process.resume()).reason == "child"
+    run = await process.resume(raises=(("run", "calls", 9),))
+    assert result(run) == "success"
+    (scope,) = await process.store.limits.read(["run/run"])
+    assert scope.spent.calls == 3
+
+
+# -- graphs in graphs, and flows in them -------------------------------------------------------------------
+
+
+@flow
+async def inner(topic: str) -> list[Any]:
+    made = await graph(SITE, {"topic": f"inner {topic}"})
+    return [made["topic"], await page("inside")]
+
+
+NESTED = """digraph nested {
+  start [shape=Mdiamond]; exit [shape=Msquare]
+  draft [prompt="do"]; make [type="flow:inner"]
+  start -> draft -> make -> exit
+}"""
+
+
+async def test_a_graph_may_have_flows_which_run_graphs(memory: World) -> None:
+    @flow
+    async def outer() -> list[Any]:
+        made = await graph(NESTED, {"topic": "kites"})
+        return [made["make.result"], await page("outside")]
+
+    process = await serving(memory, outer, inner)
+    assert result(await begin(process, outer.bind())) == [["inner kites", "INSIDE"], "OUTSIDE"]
+    child = await child_of(process)
+    assert await answered(process, child.id) == ["graph/start", "graph", "page"]
+    (grandchild,) = [one.row.id for one in await process.store.runs.relatives(child.id)]
+    assert (await process.load(grandchild)).run.charged_to == "run"
+
+
+async def test_a_step_that_a_node_of_a_graph_calls_is_its_function_and_no_step_of_the_flow(
+    memory: World,
+) -> None:
+    async def calls(step: StepContext) -> Result:
+        return Result(context_updates={"said": await page("called")})
+
+    @flow
+    async def outer() -> str:
+        return str((await graph(SITE))["said"])
+
+    process = await serving(memory, outer, script={"draft": [calls]})
+    assert result(await begin(process, outer.bind())) == "CALLED"
+    assert await answered(process) == ["graph/start", "graph"]
+
+
+async def test_a_graph_that_runs_itself_without_end_is_refused_by_its_depth(memory: World) -> None:
+    @flow
+    async def endless() -> None:
+        await graph(
+            'digraph e { start [shape=Mdiamond]; exit [shape=Msquare]; more [type="flow:endless"]; '
+            "start -> more -> exit }"
+        )
+
+    process = await serving(memory, endless)
+    run = await begin(process, endless.bind())
+    assert (run.status, run.reason) == (RunStatus.FAILED, "step_failed")
+    assert "runs manage runs at most 8 deep" in run.detail
+
+
+async def test_flows_in_branches_of_a_graph_wait_for_graphs_beside_each_other(memory: World) -> None:
+    @flow
+    async def one() -> str:
+        return str((await graph(ASKING))["human.gate.label"])
+
+    @flow
+    async def two() -> str:
+        await sleep("1d")
+        return await page("two")
+
+    fan = """digraph fan {
+      start [shape=Mdiamond]; exit [shape=Msquare]
+      split [shape=component]; one [type="flow:one"]; two [type="flow:two"]; join [shape=tripleoctagon]
+      start -> split; split -> one -> join; split -> two -> join; join -> exit
+    }"""
+    process = await serving(memory, one, two)
+    run = await process.start(fan)
+    assert (run.status, run.wake_at_us is not None) == (RunStatus.WAITING, True)
+    (child,) = [found.row.id for found in await process.store.runs.relatives("run")]
+    await process.engine.answer(child, "yes", by="ann")
+    run = await process.resume()
+    assert run.status is RunStatus.WAITING
+    process.clock.advance(DAY_S + 1)
+    assert (await process.resume()).status is RunStatus.COMPLETED
+    assert await process.is_sound()
+
+
+async def test_a_graph_that_ends_while_its_flow_gives_its_process_up_is_not_missed(memory: World) -> None:
+    """The flow has looked, and not yet written that it waits, when somebody else ends its graph."""
+    other = await serving(memory, asking)
+
+    class Meanwhile(Around[RunLog]):
+        async def append(self, write: Write, lease: Lease) -> None:
+            if write.run_id == "run" and any(record.kind == "AttemptHeld" for record in write.records):
+                await other.engine.answer((await child_of(other)).id, "yes", by="ann")
+            await self.part.append(write, lease)
+
+    process = await serving(memory, asking, wrap=lambda store: FaultyStore(store, log=Meanwhile))
+    await begin(process, asking.bind())
+    assert (await process.load()).run.status is RunStatus.QUEUED
+    assert result(await process.resume()) == ["yes", "AFTER"]
 
 
 # -- forks -------------------------------------------------------------------------------------------------
@@ -632,6 +773,15 @@ async def test_a_fork_while_a_graph_is_under_way_has_one_of_its_own_and_leaves_t
     assert child.status is RunStatus.WAITING
     await process.engine.answer(child.id, "yes", by="ann")
     assert result(await process.resume()) == ["yes", "AFTER"]
+
+
+async def test_a_fork_that_is_cancelled_before_it_runs_leaves_the_graph_of_the_other(memory: World) -> None:
+    process = await serving(memory, asking)
+    await begin(process, asking.bind())
+    started = [record.seq for record in await process.log() if record.kind == "CallFinished"]
+    await process.engine.fork("run", ForkRequest(started[-1], new_id="fork"))
+    await process.engine.cancel("fork")
+    assert (await child_of(process)).status is RunStatus.WAITING
 
 
 # -- killed ------------------------------------------------------------------------------------------------

@@ -134,8 +134,7 @@ async def test_an_answer_beside_a_branch_that_works_is_kept_when_the_process_die
     async def slow() -> str:
         if outside.do("slow") == 1:
             await going.wait()
-            dying.store.is_dead = True
-            raise Died("beside the answer")
+            dying.store.fail(Fault.DIE_BEFORE)
         return "slow"
 
     @flow

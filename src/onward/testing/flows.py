@@ -15,7 +15,7 @@ import msgspec
 
 from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
-from onward.engine.control.requests import ForkRequest, Resume, StartRequest
+from onward.engine.control.requests import CallbackInterviewer, ForkRequest, Resume, StartRequest
 from onward.engine.engine import Engine
 from onward.errors import FlowFailed, InvalidInput
 from onward.flows.define import Bound, Step
@@ -27,7 +27,7 @@ from onward.model.call import CallFinished
 from onward.model.events import Event
 from onward.model.gate import Answer
 from onward.model.result import Result
-from onward.model.run import Run, RunStatus
+from onward.model.run import Gate, Run, RunStatus
 from onward.pipeline.build import build
 from onward.pipeline.flow_source import NODE
 from onward.store.codec import unseal
@@ -171,6 +171,7 @@ class _World:
         model: ModelScript | None,
     ) -> None:
         self._answers, self._bound = answers, bound
+        self._people = CallbackInterviewer("test", self._say)
         self._clock = ManualClock()
         handler = FlowHandler(bound.flow, stage=_Stage(stands_in, self._clock))
         self.engine = Engine(
@@ -184,11 +185,11 @@ class _World:
     async def begin(self, run_id: str) -> Run:
         flow = self._bound.flow
         pipeline = build(flow.source, file=f"<{flow.name}>", rules=())
-        start = StartRequest(run_id=run_id, inputs=self._bound.inputs)
+        start = StartRequest(run_id=run_id, inputs=self._bound.inputs, interviewer=self._people)
         return (await self.engine.start(pipeline, start)).run
 
     async def resume(self, run_id: str) -> Run:
-        return (await self.engine.resume(run_id, Resume(original=True))).run
+        return (await self.engine.resume(run_id, Resume(original=True, interviewer=self._people))).run
 
     async def finished(self, run: Run) -> Run:
         """The run at its end: questions are answered, and time passes until it is due."""
@@ -197,14 +198,24 @@ class _World:
             answer = next((found for gate in gates if (found := self._answer(gate)) is not None), None)
             if answer is not None:
                 name, said = answer
-                run = (await self.engine.answer(run.id, Answer.of(said), by="test", gate=name)).run
+                answered = Answer.of(said)
+                run = (
+                    await self.engine.answer(run.id, answered, by="test", gate=name, interviewer=self._people)
+                ).run
                 continue
+            if run.wake_at_us is None and not gates:
+                raise AssertionError(f"the flow waits {run.detail}; the test has no answer: answers={{…}}")
             if run.wake_at_us is None:
                 asked = ", ".join(repr(gate.text) for gate in gates)
                 raise AssertionError(f"the flow asks {asked}, and the test has no answer: answers={{…}}")
             self._clock.advance(max(0, run.wake_at_us - self._clock.now_us()) / 1_000_000 + 0.001)
             run = await self.resume(run.id)
         return run
+
+    def _say(self, run: Run, gate: Gate) -> Said | None:
+        """The answer to a question of a graph that the flow runs."""
+        found = self._answer(gate)
+        return None if found is None else found[1]
 
     def _answer(self, gate: Any) -> tuple[str, Said] | None:
         key = gate.gate.partition(":")[2]
