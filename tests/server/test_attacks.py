@@ -209,6 +209,46 @@ async def test_an_operator_does_not_lead_a_run_past_its_gate(door: Door) -> None
     assert (again.status, again.json["next"]) == (200, "ask")
 
 
+async def test_an_operator_changes_nothing_behind_an_answered_gate(door: Door) -> None:
+    """A fork behind the gate went on with other values than those that were approved."""
+    run = await asking(door)
+    assert (await door.post(f"/api/runs/{run}/answer", {"verdict": "approve"})).status == 200
+    await Desk(door.process).work()
+    path, behind = f"/api/runs/{run}/fork", {"from_step": "ship"}
+    other = {**behind, "changes": {"version": 2}}
+    refused = await door.post(path, other, role="operator")
+    assert (refused.status, refused.code, refused.json["details"]) == (
+        403,
+        "wrong_role",
+        {"role": "approver"},
+    )
+    assert (await door.post(path, behind, role="operator")).status == 201
+    before = {"from_step": "ask", "changes": {"version": 2}}
+    assert (await door.post(path, before, role="operator")).status == 201
+    both = {"authorization": f"Bearer {await door.token('operator', 'approver')}"}
+    assert (await door.post(path, other, headers=both)).status == 201
+
+
+async def test_a_run_is_named_by_its_whole_id_wherever_it_is_named(door: Door) -> None:
+    """The beginning of an id set the limit of whichever run it belonged to."""
+    run = await asking(door, run_id="order-17")
+    shown = (await door.get(f"/api/runs/{run}")).json["display_id"]
+    limit = {"measure": "tokens", "value": 5}
+    for name in ("order", shown, "id:order-17"):
+        for reply in (
+            await door.ask("PUT", f"/api/limits?scope=run/{name}", limit),
+            await door.ask("DELETE", f"/api/limits?scope=run/{name}"),
+            await door.get(f"/api/gates?run={name}"),
+            await door.get(f"/api/notifications?run={name}"),
+            await door.get(f"/api/messages?of={name}"),
+        ):
+            assert reply.status == 404, reply
+    assert (await door.ask("PUT", "/api/limits?scope=run/order-17", limit)).status == 200
+    assert (await door.get("/api/audit?limit=1")).json["changes"][0]["subject"] == "run/order-17"
+    assert len((await door.get("/api/gates?run=order-17")).json["gates"]) == 1
+    assert (await door.get("/api/messages?of=order-17")).status == 200
+
+
 async def test_an_operator_does_not_jump_a_gate_before_it_is_reached(door: Door) -> None:
     assert (await door.ask("PUT", "/api/pipelines/asking", {"source": ASKING})).status == 200
     run = (await door.post("/api/runs", {"pipeline": "asking"})).json["run"]["id"]

@@ -293,7 +293,8 @@ class ForkRun(NewRun, frozen=True, kw_only=True):
     """A new run that shares another's log up to a checkpoint; `changes` are set in its context.
 
     Instead of the checkpoint, `from_step` names the step before which it is forked: an id, or a node for its
-    last visit. A pipeline file that has changed is refused as for a resume.
+    last visit. A pipeline file that has changed is refused as for a resume. Without `may_answer`, nothing is
+    set behind a gate that was decided.
     """
 
     run: str
@@ -302,6 +303,7 @@ class ForkRun(NewRun, frozen=True, kw_only=True):
     changes: dict[str, Any] = msgspec.field(default_factory=dict)
     accept_changes: bool = False
     original: bool = False
+    may_answer: bool = True
 
 
 class PreviewResume(Request, frozen=True, kw_only=True):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 NOT_GIVEN = msgspec.UNSET
+RUN_SCOPE = "run/"
 NO_HEAD = "If-Match means nothing here; leave it out."
 PARAMETERS_MAX = 300
 
@@ -144,8 +145,8 @@ class ApiPlace:
         body = {} if self._decoder is None else self._decoded(await read_body(asked), asked)
         query = self._query(asked.http.scope["query_string"])
         limit = page_limit(query) if route.pages else LIMIT
-        fields = self._exact(in_path) | of_caller(asked, route)
-        fields |= self._converted(query) | body
+        fields = exact(in_path) | of_caller(asked, route)
+        fields |= exact(self._converted(query)) | body
         request = route.request(**fields)
         subject = " ".join((*in_path.values(), *_named(request, route)))
         if route.pages:
@@ -218,15 +219,6 @@ class ApiPlace:
                 details={"fields": refused},
             )
 
-    def _exact(self, in_path: dict[str, str]) -> dict[str, Any]:
-        """The values of the path; a run is named by its whole id alone."""
-        run = in_path.get("run")
-        if run is None:
-            return in_path
-        if not RUN_ID_OWN.fullmatch(run):
-            raise RunNotFound(run[:64])
-        return in_path | {"run": EXACT + run}
-
     async def _looked(self, operations: Operations, request: Request) -> Response:
         return self._reply(await ask(operations, self.route.asks, request))
 
@@ -255,6 +247,29 @@ class ApiPlace:
             return msgspec.json.encode({PAGES[asks]: found, "cursor": cursor})
 
         return Response(await asked.context.reader.read(read), 200, media_type=JSON)
+
+
+def exact(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a path or a query, with runs that are meant by their whole ids alone.
+
+    Elsewhere the beginning of an id names a run, and so does what people call it: a decision that is made
+    so would hit whichever run is called that by then.
+    """
+    found = dict(given)
+    if isinstance(run := given.get("run"), str):
+        found["run"] = exact_run(run)
+    if isinstance(scope := given.get("scope"), str) and scope.startswith(RUN_SCOPE):
+        found["scope"] = RUN_SCOPE + exact_run(scope.removeprefix(RUN_SCOPE))
+    if isinstance(of := given.get("of"), str):
+        found["of"] = EXACT + of
+    return found
+
+
+def exact_run(run: str) -> str:
+    """A run by its whole id."""
+    if not RUN_ID_OWN.fullmatch(run):
+        raise RunNotFound(run[:64])
+    return EXACT + run
 
 
 def waited(response: Response, seconds: int | None) -> Response:
@@ -333,4 +348,5 @@ def struct_of(route: Route, names: list[str] | tuple[str, ...], end: str) -> typ
 def _named(request: Request, route: Route) -> list[str]:
     """What a request is about, besides what its path names."""
     names = dict.fromkeys((*route.query, "chat", "scope"))
-    return [str(value) for name in names if (value := getattr(request, name, None)) is not None]
+    values = [str(value) for name in names if (value := getattr(request, name, None)) is not None]
+    return [value.replace(RUN_SCOPE + EXACT, RUN_SCOPE) for value in values]

@@ -186,7 +186,10 @@ class StartRequest(Struct, frozen=True):
 
 
 class ForkRequest(msgspec.Struct, frozen=True):
-    """Where a run is asked to be forked, and what of it is to be different."""
+    """Where a run is asked to be forked, and what of it is to be different.
+
+    Without `may_answer`, no value is changed behind a gate that was decided.
+    """
 
     checkpoint: int | None = None
     from_step: str | None = None
@@ -196,6 +199,7 @@ class ForkRequest(msgspec.Struct, frozen=True):
     by: str = "user"
     accept_changes: bool = False
     original: bool = False
+    may_answer: bool = True
     terms: RequestTerms = NO_TERMS
 
 

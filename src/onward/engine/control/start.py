@@ -39,12 +39,13 @@ from onward.machine.plan.planner import advance
 from onward.model.call import CallFinished
 from onward.model.context import check_given, copied
 from onward.model.events import Event, RunForked
+from onward.model.gate import GateDecided
 from onward.model.ids import node_of, place_of
 from onward.model.run import Run
 from onward.model.values import EVENT, missing_now
 from onward.pipeline.build import Pipeline
 from onward.pipeline.flow_source import is_flow_kind
-from onward.read.lookup import CHECKPOINT_KINDS, checkpoint_before, no_place_named
+from onward.read.lookup import CHECKPOINT_KINDS, checkpoint_before, log_pages, no_place_named
 from onward.store.codec import unseal
 from onward.store.owner import is_ending, key_occupied
 from onward.store.port.log import RunLog, StoredEvent
@@ -327,6 +328,8 @@ class Forking(msgspec.Struct, frozen=True):
         if made is not None:  # the first answer, whatever became of the file since
             return made
         parent = await self._checkpoint(run_id, await self._seq(run_id, fork))
+        if fork.changes and not fork.may_answer:
+            await self._check_undecided(parent)
         pipeline, notice = await self.sources.to_continue(
             parent.run, accept_changes=fork.accept_changes, original=fork.original, verb="replay"
         )
@@ -378,6 +381,20 @@ class Forking(msgspec.Struct, frozen=True):
         """The nodes of a run that are flows."""
         nodes = (await self.sources.stored(run)).graph.nodes.values()
         return [node.id for node in nodes if is_flow_kind(node.type)]
+
+    async def _check_undecided(self, parent: Folded) -> None:
+        """Refuse other values behind a gate: whoever answered it has not seen them."""
+        async for page in log_pages(self.log, parent.run.id):
+            for record in page:
+                if record.seq > parent.position.seq:
+                    return
+                if record.kind == GateDecided.__name__:
+                    raise Refused(
+                        "wrong_role",
+                        f"run {parent.run.id} has passed a gate there; to change values behind it needs the "
+                        "role approver.",
+                        details={"role": "approver"},
+                    )
 
     async def _can_fork(self, run_id: str, record: StoredEvent) -> bool:
         """Whether a fork can begin after this event: a checkpoint, or a call of a flow."""

@@ -21,7 +21,7 @@ from onward.engine.engine import Engine
 from onward.engine.journal import Journal
 from onward.errors import ChatNotFound, HistoryCorrupt, InvalidInput, RunNotFound
 from onward.model import chat as chats
-from onward.model.ids import node_of
+from onward.model.ids import EXACT, node_of
 from onward.model.run import RunStatus
 from onward.model.settings import ChatSettings
 from onward.operations.answers import note_answer
@@ -94,12 +94,13 @@ class LocalMessages(msgspec.Struct, frozen=True):
 
     async def _place(self, of: str) -> _MessagesWanted:
         """The run or the chat of a name. A run's messages are in the chat it was given, or in its own."""
-        if of.startswith(chats.RUN_CHATS) or await self._is_chat(of):
-            return _MessagesWanted(of)
+        for name in dict.fromkeys((of, of.removeprefix(EXACT))):
+            if name.startswith(chats.RUN_CHATS) or await self._is_chat(name):
+                return _MessagesWanted(name)
         try:
             run_id = (await find_run(self.store.runs, of)).row.id
         except RunNotFound as missing:
-            raise ChatNotFound(of, missing.near) from None
+            raise ChatNotFound(of.removeprefix(EXACT), missing.near) from None
         run = (await Journal(self.store.log, self.clock).load(run_id)).run
         return _MessagesWanted(run.chat or chats.chat_of_run(run_id), run_id)
 

@@ -285,6 +285,7 @@ class LocalStart(msgspec.Struct, frozen=True):
             new_id=run_id_of(request),
             accept_changes=request.accept_changes,
             original=request.original,
+            may_answer=request.may_answer,
             terms=terms_of(request),
         )
         folded = await self.engine.fork(parent, fork, tell=notices.append)

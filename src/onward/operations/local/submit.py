@@ -42,6 +42,10 @@ def terms_of(request: RunChange | ResumeRun | NewRun) -> RequestTerms:
     if not asked.get("only_stopped"):  # and those from before a resume could ask for it
         asked.pop("only_stopped", None)
     asked.pop("may_run_commands", None)  # the operator says it, and not who asks
+    if isinstance(
+        request, NewRun
+    ):  # their roles do, and requests from before forks knew of roles stay the same
+        asked.pop("may_answer", None)
     if asked.get("content_hash", "") is None:  # and those from before an answer could name its question
         del asked["content_hash"]
     body = None if key is None else msgspec.json.encode(asked, order="sorted")

@@ -1,4 +1,4 @@
-"""What the paths of all documents share: bodies, replies, and how a run is named."""
+"""What the paths of all documents share: bodies and replies."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from starlette.responses import Response
 
-from onward.errors import RunNotFound
-from onward.model.ids import EXACT, RUN_ID_OWN
+from onward.model.ids import EXACT
 from onward.operations.requests import RunGates
 from onward.server.api import JSON, known_parameters
 from onward.server.body import read_body
@@ -34,13 +33,6 @@ async def body_of(asked: Asked, kind: type[Body]) -> Body:
     """The body of a request whose address has no parameters; an absent one is an empty object."""
     known_parameters(asked, ())
     return msgspec.json.decode(await read_body(asked) or b"{}", type=kind)
-
-
-def exact(run: str) -> str:
-    """A run as requests name it, by its whole id."""
-    if not RUN_ID_OWN.fullmatch(run):
-        raise RunNotFound(run[:64])
-    return EXACT + run
 
 
 def reply(value: Any, status: int = 200) -> Response:

@@ -19,10 +19,10 @@ from onward.operations.requests import (
     ShowRun,
     SubmitRun,
 )
-from onward.server.api import decide, key_of, known_parameters, look
+from onward.server.api import decide, exact_run, key_of, known_parameters, look
 from onward.server.documents.dialect import pipeline_state, questions
 from onward.server.documents.generation import generation_checkpoints
-from onward.server.documents.paths import Given, Nothing, body_of, exact, reply
+from onward.server.documents.paths import Given, Nothing, body_of, reply
 from onward.server.feeds.room import after_of, stream_run
 from onward.server.picture import picture_reply
 from onward.server.place import STREAM, Place
@@ -83,7 +83,7 @@ def places(context: Context) -> list[Place]:
 async def progress(asked: Asked) -> Response:
     """How far the open steps of a run have come with their calls."""
     known_parameters(asked, ())
-    page = await look(asked, "look.show_run", ShowRun(run=exact(asked.path["run"])))
+    page = await look(asked, "look.show_run", ShowRun(run=exact_run(asked.path["run"])))
     return reply(generation_checkpoints(page))
 
 
@@ -120,7 +120,7 @@ async def show(asked: Asked) -> Response:
 
 async def events(asked: Asked) -> Response:
     """A page of what happened, under the names of the dialect; `cursor` is where the next one begins."""
-    request = ReadEvents(run=exact(asked.path["id"]), after=after_of(asked), dialect=True)
+    request = ReadEvents(run=exact_run(asked.path["id"]), after=after_of(asked), dialect=True)
 
     async def read(operations: Operations) -> PipelineEvents:
         found: list[EventShown] = []
@@ -143,7 +143,7 @@ async def stream_events(asked: Asked) -> Response:
 async def graph(asked: Asked) -> Response:
     """The graph with the run in it, as SVG."""
     known_parameters(asked, ())
-    drawn: Drawing = await look(asked, "look.draw_run", DrawRun(run=exact(asked.path["id"])))
+    drawn: Drawing = await look(asked, "look.draw_run", DrawRun(run=exact_run(asked.path["id"])))
     return picture_reply(drawn)
 
 
@@ -155,7 +155,7 @@ async def show_questions(asked: Asked) -> Response:
 async def checkpoint(asked: Asked) -> Response:
     """The last checkpoint."""
     known_parameters(asked, ())
-    request = ListCheckpoints(run=exact(asked.path["id"]))
+    request = ListCheckpoints(run=exact_run(asked.path["id"]))
 
     async def read(operations: Operations) -> Checkpoint | None:
         found: Checkpoint | None = None
@@ -174,7 +174,7 @@ async def show_context(asked: Asked) -> Response:
 async def cancel(asked: Asked) -> Response:
     """Give the run up for good."""
     await body_of(asked, Nothing)
-    request = CancelRun(run=exact(asked.path["id"]), by=asked.by, key=key_of(asked))
+    request = CancelRun(run=exact_run(asked.path["id"]), by=asked.by, key=key_of(asked))
     run: RunState = await decide(asked, "decide.cancel_run", request, subject=asked.path["id"])
     return reply(pipeline_state(run))
 
@@ -192,7 +192,7 @@ async def answer_named(asked: Asked) -> Response:
 
 async def _answer(asked: Asked, question: str | None, given: QuestionAnswer) -> Response:
     request = AnswerGate(
-        run=exact(asked.path["id"]),
+        run=exact_run(asked.path["id"]),
         gate=question,
         choice=given.choice,
         text=given.text,
@@ -205,5 +205,5 @@ async def _answer(asked: Asked, question: str | None, given: QuestionAnswer) -> 
 
 async def _run(asked: Asked) -> RunState:
     known_parameters(asked, ())
-    run: RunState = await look(asked, "look.get_run", GetRun(run=exact(asked.path["id"])))
+    run: RunState = await look(asked, "look.get_run", GetRun(run=exact_run(asked.path["id"])))
     return run

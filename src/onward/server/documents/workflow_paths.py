@@ -8,8 +8,8 @@ from onward.errors import InvalidInput, Refused, RunNotFound
 from onward.model.gate import Verdict
 from onward.operations.http import APPROVER, LIMIT, LIMIT_MAX, OPERATOR, VIEWER
 from onward.operations.requests import AnswerGate, CancelRun, GetRun, ListRuns, ResumeRun
-from onward.server.api import decide, key_of, known_parameters, look
-from onward.server.documents.paths import Given, Nothing, body_of, exact, is_asking, reply
+from onward.server.api import decide, exact_run, key_of, known_parameters, look
+from onward.server.documents.paths import Given, Nothing, body_of, is_asking, reply
 from onward.server.documents.workflows import not_failed, workflow_state
 from onward.server.place import Place
 from onward.server.problems import Problem
@@ -144,7 +144,7 @@ async def _workflow(asked: Asked) -> RunState:
 
 def _exact(id: str) -> str:
     try:
-        return exact(id)
+        return exact_run(id)
     except RunNotFound as missing:
         raise _unknown() from missing
 
