@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
 
 from onward.chats.dispatch import Inbox, NewMessage
 from onward.errors import Refused
-from onward.model.chat import IntakeOutcome, IntakeState, Role, Wish, facts_of
+from onward.model.chat import Intake, IntakeOutcome, IntakeState, Role, Wish, facts_of
 from onward.model.events import RunInterrupted
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.model.settings import ChatSettings
+from onward.store.port.messages import Intakes
 from onward.testing.clock import SeededIds
 from tests.chats.desk import GATED, PLAIN, SITE, STEERED, Desk, desk_of
 from tests.conformance.handlers import Doorway
@@ -395,6 +397,28 @@ async def test_a_step_in_doubt_is_not_decided_by_a_message(world: World) -> None
     assert "--retry`" in said.notice
     assert "never finished" in said.notice
     assert (await desk.process.resume(run_id, action="retry")).status is RunStatus.COMPLETED
+
+
+class Unseen:
+    """The messages as one who was too early has seen them: without the one that is being stored."""
+
+    def __init__(self, intakes: Intakes) -> None:
+        self._intakes, self.put = intakes, intakes.put
+
+    async def find(self, message: str) -> Intake | None:
+        return None
+
+
+async def test_of_two_who_send_a_message_at_once_one_alone_is_the_first(memory: World) -> None:
+    """Both look before either has stored it; both were told that they had sent it."""
+    process = (await desk_of(memory)).process
+    sent = NewMessage(chat="talk", text="build me a site", key="k")
+    unseen = cast("Intakes", Unseen(process.store.intakes))
+    inbox = Inbox(unseen, process.engine.saying, process.clock, SeededIds(9))
+    first, is_repeat = await inbox.put(sent)
+    assert not is_repeat
+    process.clock.advance(1)
+    assert await inbox.put(sent) == (first, True)
 
 
 async def test_a_damaged_message_does_not_keep_others_from_their_turn(memory: World) -> None:

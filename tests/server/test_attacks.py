@@ -129,6 +129,18 @@ async def test_if_match_counts_on_the_paths_of_other_interfaces(
     assert (await door.get(f"/api/runs/{run}")).json["status"] == "waiting"
 
 
+async def test_a_key_is_told_as_its_caller_wrote_it(door: Door) -> None:
+    """The name of it inside had the id of the caller's token before it."""
+    run, key = await asking(door), {"Idempotency-Key": "a/b"}
+    assert (await door.post(f"/api/runs/{run}/pause", headers=key)).status == 200
+    refused = await door.post(f"/api/runs/{run}/cancel", headers=key)
+    assert (refused.code, refused.json["details"]) == ("key_reused", {"run": run, "key": "a/b"})
+    said = {"text": "x", "pipeline": "asking"}
+    await door.post("/api/messages", {"chat": "one", **said}, headers=key)
+    reply = await door.post("/api/messages", {"chat": "two", **said}, headers=key)
+    assert (reply.code, reply.json["details"]) == ("key_reused", {"chat": "one", "key": "a/b"})
+
+
 async def test_if_match_is_refused_where_no_run_is_named(door: Door) -> None:
     refused = await door.post("/agents/run", {"chatId": "c", "message": "x"}, headers={"If-Match": '"1"'})
     assert (refused.status, refused.code) == (422, "invalid_input")

@@ -28,7 +28,7 @@ from onward.errors import OnwardError, Refused, RunNotFound, StoreError
 from onward.machine.reasons import ContinuedBy, reason_of
 from onward.model import chat as chats
 from onward.model.gate import Answer
-from onward.model.ids import read_wanted
+from onward.model.ids import own_key, read_wanted
 from onward.model.limits import check_name, check_path, check_scoped
 from onward.model.run import Run, RunStatus
 from onward.model.settings import DEFAULT_CHATS, ChatSettings
@@ -91,7 +91,7 @@ class Inbox(msgspec.Struct, frozen=True):
             return _same(before, intake, sent.key), True
         await self._check_project(sent)
         stored = await retry_store(self.clock, lambda: self.intakes.put(message, content, intake))
-        return _same(stored, intake, sent.key), False
+        return _same(stored, intake, sent.key), stored.at_us != intake.at_us  # else somebody else was first
 
     async def _check_project(self, sent: NewMessage) -> None:
         """A project is a set of chats: whoever spends in a chat spends in its project."""
@@ -110,9 +110,9 @@ def _same(stored: chats.Intake, intake: chats.Intake, key: str | None) -> chats.
     if stored.body_hash != intake.body_hash:
         raise Refused(
             "key_reused",
-            f"the key {key!r} was used for another message, in chat {stored.chat}; send that "
+            f"the key {own_key(key or '')!r} was used for another message, in chat {stored.chat}; send that "
             "message unchanged, or choose a new key.",
-            details={"chat": stored.chat, "key": key},
+            details={"chat": stored.chat, "key": own_key(key or "")},
         )
     return stored
 

@@ -34,6 +34,7 @@ from onward.machine.lifecycle import apply
 from onward.machine.ticks import ticks_text
 from onward.model.events import Event, LastOutput, Outcome, PrintedLine, RunClaimed, RunningCall
 from onward.model.gate import Choice
+from onward.model.ids import own_key
 from onward.model.result import Result
 from onward.model.row import CallRow, GateRow
 from onward.model.run import FOLD_VERSION, Frozen, Run
@@ -87,9 +88,9 @@ class RequestTerms(msgspec.Struct, frozen=True):
         if self.refs and not self.is_of(first):
             raise Refused(
                 "key_reused",
-                f"the key {self.key!r} was used for another request to run {first.run_id}; "
+                f"the key {own_key(self.key or '')!r} was used for another request to run {first.run_id}; "
                 "send that request unchanged, or choose a new key.",
-                details={"run": first.run_id, "key": self.key},
+                details={"run": first.run_id, "key": own_key(self.key or "")},
             )
 
 

@@ -76,6 +76,11 @@ def caller_key(principal: str, key: str) -> str:
     return f"{CALLERS}{principal}/{key}"
 
 
+def own_key(key: str) -> str:
+    """A key as its caller wrote it."""
+    return key.partition("/")[2] if key.startswith(CALLERS) else key
+
+
 def check_key(key: str) -> str:
     """The key of a caller's request, unless it is a name that Onward gives its own requests."""
     if key.startswith(OWN_KEYS):
