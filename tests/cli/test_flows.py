@@ -30,6 +30,26 @@ async def check(number: int) -> int:
 async def broken() -> int:
     return await check(0)
 """
+PARTS = """
+from onward import StepFailed, flow, gather, step
+
+@step
+async def part(number: int) -> int:
+    return number
+
+@step(retries=1)
+async def refuse() -> int:
+    raise ValueError("no such part")
+
+@flow
+async def parts() -> int:
+    await gather(part(1), part(2))
+    try:
+        await refuse()
+    except StepFailed:
+        pass
+    return await part(3)
+"""
 
 
 def test_a_flow_that_sleeps_says_until_when_and_asks_for_no_answer(shell: Shell) -> None:
@@ -66,3 +86,34 @@ def test_a_file_of_python_without_a_flow_asks_which_flow_is_meant(shell: Shell, 
     assert refused.code == 2
     assert "to run a flow of it, name it: nap.py:FLOW" in refused.err
     assert "digraph" not in refused.err
+
+
+def test_the_steps_of_a_flow_are_told_as_they_end(shell: Shell) -> None:
+    shell.write("parts.py", PARTS)
+    told = shell.inside("run", "parts.py:parts", "--run-id", "one").out
+    for begun in ("  finished  gather.0/part  ", "  finished  gather.1/part  ", "  finished  part  "):
+        assert told.count(begun) == 1, told
+    assert told.count("  failed    refuse  try 1: ValueError: no such part\n") == 1, told
+    assert told.count("  failed    refuse  try 2: ValueError: no such part\n") == 1, told
+
+
+def test_a_resumed_flow_tells_no_step_that_had_finished(shell: Shell) -> None:
+    shell.write("nap.py", SLEEPER.replace("return await look()", "raise ValueError"))
+    begun, again = shell.inside("run", "nap.py:nap", "--run-id", "one"), shell.inside("resume", "one")
+    assert "  finished  look  " in begun.out
+    assert "  finished  look  " not in again.out
+
+
+def test_what_continues_a_flow_names_its_file_only_where_it_is_not_found_again(shell: Shell) -> None:
+    """The hint is copied into another directory, where the file of `--app FILE` would not be found."""
+    shell.write("broken.py", BROKEN)
+    failed = shell("run", "broken.py:broken", "--run-id", "one")
+    assert "continue with: onward resume one\n" in failed.out
+    assert "its output: onward logs one 'flow#1'\n" in failed.out
+    again = shell("run", "broken.py:broken", "--run-id", "two")
+    assert "to continue that one instead: onward resume one\n" in again.err
+    shell.write("own.py", BROKEN + "from onward import Onward\napp = Onward('own.db')\n")
+    del shell.environment["ONWARD_DB"]
+    assert (
+        "onward resume three --app own.py\n" in shell.inside("run", "own.py:broken", "--run-id", "three").out
+    )

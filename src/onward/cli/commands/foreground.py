@@ -12,11 +12,12 @@ import sys
 import termios
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from onward.cli.kept_apps import keep_app, with_kept_app
+from onward.cli.kept_apps import has_kept_app, keep_app, with_kept_app
 from onward.cli.operations import app_of, check_there, courier_of
 from onward.cli.options import Common
 from onward.cli.output import UNFINISHED, Output, exit_of
@@ -60,6 +61,14 @@ class Foreground(msgspec.Struct, frozen=True):
     out: Output
     stop: StopSwitch
     progress: Progress
+    is_app_found: bool = False
+    """Whether the app is that of the file with the flow, at the same database: it is found again."""
+
+    def common_of(self, run_id: str) -> Common:
+        """The flags that the next command about a run needs."""
+        if self.is_app_found and has_kept_app(load_settings(db=self.common.db), run_id):
+            return replace(self.common, app=None)
+        return self.common
 
     def finish(self, run: RunState) -> int:
         """Say how a run stands that was executed here, and give the exit code."""
@@ -72,6 +81,7 @@ class Foreground(msgspec.Struct, frozen=True):
 
         `answer` is what to type after `onward answer RUN`.
         """
+        common = self.common_of(run["id"])
         self.out.say(summary(run))
         if run["waiting_for"]:
             self.out.note(run["waiting_for"]["says"])
@@ -84,14 +94,14 @@ class Foreground(msgspec.Struct, frozen=True):
         for step in run["open_steps"] if run["status"] == "failed" else ():
             if (run["id"], step["step"]) in self.progress.narrator.with_output:
                 words = ("logs", called(run["id"]), shlex.quote(step["step"]))
-                self.out.say(f"its output: {self.common.command(*words)}")
+                self.out.say(f"its output: {common.command(*words)}")
         if run["status"] == "running":  # by somebody else: what is executed here is told when it has stopped
-            follow = self.common.command("events", called(run["id"]), "--follow")
+            follow = common.command("events", called(run["id"]), "--follow")
             self.out.say(f"follow it with: {follow}")
         if run["managed_by"] is not None and run["status"] in (*FINAL, "failed"):
             above = called(run["managed_by"]["run"])
-            self.out.say(f"it is a part of run {above}: {self.common.command('show', above)}")
-        ahead = next_command(run, self.common, answer=answer)
+            self.out.say(f"it is a part of run {above}: {common.command('show', above)}")
+        ahead = next_command(run, common, answer=answer)
         if ahead:
             self.out.say(f"continue with: {ahead}")
         if self.out.is_json:
@@ -113,10 +123,12 @@ async def foreground(
     makes_database: bool = False,
     verbose: bool = False,
     run: str | None = None,
+    is_app_of_file: bool = False,
 ) -> AsyncIterator[Foreground]:
     """Everything opened, signals heard; closed and deaf again afterwards.
 
-    `run` is the run to continue, if there is one: its app is found again.
+    `run` is the run to continue, if there is one: its app is found again. `is_app_of_file`: nobody named the
+    app, it is that of the file with the flow.
     """
     settings = load_settings(
         db=common.db, app=common.app, answers=answers, runs=common.runs, files=common.files
@@ -151,7 +163,13 @@ async def foreground(
     clock = SystemClock()
     execution = Execution(engine, clock, stop, interviewer, chats=app.chat_settings)
     desk = Foreground(
-        LocalOperations(engine, clock, app.chat_settings), execution, common, out, stop, progress
+        LocalOperations(engine, clock, app.chat_settings),
+        execution,
+        common,
+        out,
+        stop,
+        progress,
+        is_app_found=is_app_of_file and app.store == settings.db,
     )
     try:
         courier = courier_of(app, engine.store, settings, warn=out.note, stop=stop)

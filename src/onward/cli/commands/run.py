@@ -80,8 +80,15 @@ async def run(
         raises=tuple(map(options.raise_of, raises)),
     )
     with named(asking.pipeline):
-        common = with_app_of(file, common)
-        opening = foreground(common, out, answers, makes_database=asking.pipeline is None, verbose=verbose)
+        served = with_app_of(file, common)
+        opening = foreground(
+            served,
+            out,
+            answers,
+            makes_database=asking.pipeline is None,
+            verbose=verbose,
+            is_app_of_file=served is not common,
+        )
         return await _started(opening, asking, script, out)
 
 
@@ -138,14 +145,15 @@ async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:
     if not left:
         return
     newest = left[0]
+    common = desk.common_of(newest["id"])
     which, more = "an unfinished run,", ""
     if len(left) > 1:
         which, more = (
             f"{len(left)} unfinished runs, the newest is",
-            f"; {desk.common.command('status')} lists them",
+            f"; {common.command('status')} lists them",
         )
     gates = await lists.run_gates(RunGates(run=newest["id"])) if newest["status"] == "waiting" else []
-    command = next_command({**newest, "gates": gates}, desk.common)
+    command = next_command({**newest, "gates": gates}, common)
     desk.out.note(
         f"this pipeline has {which} {called(newest['id'])} ({newest['status']}); "
         f"to continue that one instead: {command}{more}"

@@ -14,7 +14,7 @@ from onward.cli.print.run import SIMULATED, failed_lines, id_words
 from onward.cli.print.speech import ABOUT_MAX, Speech
 from onward.machine.plan.planner import CONFLICTS
 from onward.model import events as ev
-from onward.model.call import CallFinished, CallStarted, LimitWarned
+from onward.model.call import CallFinished, CallKind, CallStarted, CallStatus, LimitWarned
 from onward.model.chat import ChunkKind
 from onward.model.gate import GateDecided, GateOpened
 from onward.model.ids import branch_of, called
@@ -147,6 +147,10 @@ class Narrator:
                 yield _told("limited", event.step, f"a limit leaves at most {tokens:,} tokens for the answer")
             case CallFinished(type="tool"):
                 yield _told("used", event.step, event.name, one_line(event.about, ABOUT_MAX))
+            case CallFinished(type=CallKind.STEP | CallKind.AGENT, status=CallStatus.OK):
+                yield _told("finished", event.call, span(event.duration_us / 1_000_000))
+            case CallFinished(type=CallKind.STEP | CallKind.AGENT):
+                yield _told("failed", event.call, f"try {event.number}: {one_line(event.error)}")
             case ev.AttemptFailed(retry_at_us=None):
                 yield _told("failed", event.step, f"attempt {event.attempt}: {one_line(event.reason)}")
             case ev.AttemptFailed(retry_at_us=int() as retry_at_us):
