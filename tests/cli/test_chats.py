@@ -90,6 +90,21 @@ def test_a_message_that_nothing_can_follow_is_stored_and_exits_with_1(site: Shel
     assert page["messages"][1]["text"] == found["notice"]
 
 
+def test_why_nothing_was_started_is_printed_once(site: Shell) -> None:
+    refused = site.inside("chat", "new", "hello", "--pipeline", "shop", "--watch")
+    assert refused.code == 1
+    (line,) = refused.out.splitlines()
+    assert "shop" in line
+
+
+def test_the_messages_of_a_chat_say_who_wrote_each(site: Shell) -> None:
+    for text in ("hello", "are you there?"):
+        assert site.inside("chat", "new", text, "--pipeline", "shop").code == 1
+    lines = site.inside("messages", "new").out.splitlines()
+    assert [line for line in lines if line.startswith("==>")] == ["==> you <==", "==> onward <=="] * 2
+    assert lines[1] == "hello"
+
+
 def test_a_gate_is_shown_and_answered_in_the_chat(shell: Shell) -> None:
     """S0-12, S0-14: 75 says that somebody is asked."""
     shell.write("gate.dot", GATE)

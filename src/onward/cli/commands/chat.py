@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -20,7 +20,7 @@ from onward.cli.operations import server_of
 from onward.cli.options import COMMON, Answers, Common, Out, Project, Verbose, number
 from onward.cli.output import FAILED, FINE, UNFINISHED, Output, clean, exit_of, one_line, table
 from onward.cli.print.run import gate_lines, status_words, when
-from onward.cli.print.speech import spoken_lines
+from onward.cli.print.speech import WHO, spoken_lines
 from onward.clock import SystemClock, SystemIds
 from onward.errors import ChatNotFound, InvalidInput, Refused
 from onward.model.ids import called, node_of, place_of
@@ -147,10 +147,13 @@ async def _check_resumable(operations: Operations, chat: str) -> None:
         )
 
 
-def _tell_sent(desk: Foreground | remote.Desk, sent: chat_shapes.MessageSent) -> int:
-    """Say what became of a message, and what to type next."""
+def _tell_sent(
+    desk: Foreground | remote.Desk, sent: chat_shapes.MessageSent, said: Collection[str] = ()
+) -> int:
+    """Say what became of a message, and what to type next; not what was `said` in the chat and printed."""
     for line in sent_lines(sent, desk.common):
-        desk.out.say(line)
+        if line not in said:
+            desk.out.say(line)
     run = sent["run"]
     if run is not None and run["waiting_for"]:
         desk.out.note(run["waiting_for"]["says"])
@@ -163,19 +166,22 @@ async def _watched(desk: Foreground, asking: SendMessage, sent: chat_shapes.Mess
     """Execute what follows from a message here, until its run stops."""
     is_repeat = sent["is_repeat"]
     is_resumed = sent["outcome"] == "resumed"
-    async with _listening(desk, asking.chat, sent["message"], is_resumed=is_resumed):
+    async with _listening(desk, asking.chat, sent["message"], is_resumed=is_resumed) as said:
         sent = await _its_turn(desk, asking, sent)
         sent["is_repeat"] = is_repeat  # asking what became of it is no sending
         run = sent["run"]
         if sent["outcome"] == "queued":
             _tell_sent(desk, sent)
             return UNFINISHED
-        if run is None or sent["outcome"] in _OF_OUTCOME or sent["outcome"] == "steered":
-            return _tell_sent(desk, sent)
-        if not desk.out.is_json:
-            for line in sent_lines(sent, None):
-                desk.out.say(line)
-        ended = await _executed(desk, run["id"])
+        is_over = sent["outcome"] in _OF_OUTCOME or sent["outcome"] == "steered"
+        ended = None
+        if run is not None and not is_over:
+            if not desk.out.is_json:
+                for line in sent_lines(sent, None):
+                    desk.out.say(line)
+            ended = await _executed(desk, run["id"])
+    if ended is None:
+        return _tell_sent(desk, sent, said)
     desk.progress.close()
     if desk.out.is_json:
         again = await desk.operations.chats.send_message(asking)
@@ -243,13 +249,18 @@ async def _what_is_missing(desk: Foreground, sent: chat_shapes.MessageSent) -> s
 
 
 @asynccontextmanager
-async def _listening(desk: Foreground, chat: str, message: str, *, is_resumed: bool) -> AsyncIterator[None]:
-    """Print what is said in a chat after a message, whole messages at a time, while the block lasts."""
+async def _listening(
+    desk: Foreground, chat: str, message: str, *, is_resumed: bool
+) -> AsyncIterator[Collection[str]]:
+    """Print what is said in a chat after a message, whole messages at a time, while the block lasts.
+
+    It yields what Onward itself said in these messages.
+    """
     page = await desk.operations.chats.show_chat(ShowChat(chat=chat))
     after = next((one["last_position"] or 0 for one in page["messages"] if one["id"] == message), 0)
     # Why the run had stopped before, which is no news once it continues.
     old = {one["id"] for one in page["messages"] if one["role"] == "system"} if is_resumed else set()
-    stop, lines = asyncio.Event(), SpokenLines()
+    stop, lines, said = asyncio.Event(), SpokenLines(), set[str]()
 
     async def listen() -> None:
         request = ReadMessages(of=chat, after=after, follow=True)
@@ -257,11 +268,12 @@ async def _listening(desk: Foreground, chat: str, message: str, *, is_resumed: b
             async for piece in found:
                 for line in () if piece["message"] in heard | old else lines.of(piece):
                     desk.out.say(line)
+                    said.add(line.removeprefix(f"{WHO['system']}> "))
 
     heard = desk.progress.narrator.speech.known  # what is said here is shown as it comes
     listening = None if desk.out.is_json else asyncio.create_task(listen())
     try:
-        yield
+        yield said
     finally:
         stop.set()
         if listening is not None:
@@ -326,9 +338,6 @@ def _chat_row(one: chat_shapes.ChatListed) -> tuple[str, ...]:
         str(one["waiting"]) if one["waiting"] else "-",
         when(one["created_at"]),
     )
-
-
-WHO = {"user": "you", "system": "onward"}
 
 
 def sent_lines(sent: chat_shapes.MessageSent, common: Common | None) -> Iterator[str]:

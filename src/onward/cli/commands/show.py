@@ -17,6 +17,7 @@ from onward.cli.operations import lists_of, look_of, messages_of
 from onward.cli.options import COMMON, Common, Out, RunName, StepName, number
 from onward.cli.output import FINE, Output, local_time, one_line, table, visible
 from onward.cli.print.run import instant_us, is_holder_dead, run_page, when
+from onward.cli.print.speech import WHO
 from onward.cli.print.step import step_page
 from onward.cli.signals import on_signals
 from onward.clock import SystemClock
@@ -250,7 +251,7 @@ class _MessagePage:
 
     def __init__(self, out: Output) -> None:
         self._out = out
-        self._heading = ""
+        self._heading = self._message = ""
         self._kind = ""
         self._is_at_start = True
         self.unfinished = ""
@@ -262,11 +263,11 @@ class _MessagePage:
             self._out.value(piece)
             self._heading = "-"
             return
-        heading = _message_heading(piece)
-        if heading != self._heading or piece["kind"] == "reset":
+        heading, message = _message_heading(piece), piece["message"]
+        if (heading, message) != (self._heading, self._message) or piece["kind"] == "reset":
             self._end_line()
             self._out.say(f"==> {heading} <==")
-            self._heading, self._kind = heading, ""
+            self._heading, self._message, self._kind = heading, message, ""
         for part in piece["parts"] or [{"kind": piece["kind"], "text": piece["text"]}]:
             self._part(part["kind"], part["text"])
         if piece["state"] is not None:
@@ -307,6 +308,8 @@ class _MessagePage:
 
 
 def _message_heading(piece: MessagePiece) -> str:
+    if piece["role"] in WHO:
+        return WHO[piece["role"]]
     again = f", try {piece['number']}" if piece["number"] > 1 else ""
     model = f", {piece['model']}" if piece["model"] else ""
     return f"{called(piece['run'])} {piece['step']} {piece['call']}{again}{model}"

@@ -15,6 +15,8 @@ from onward.model.ids import node_of, place_of
 
 ABOUT_MAX = 80
 BROKEN_OFF = " [broken off]"
+WHO = {"user": "you", "system": "onward"}
+"""Who writes the messages of a role. Those of agents are known by their steps."""
 
 
 class Said(msgspec.Struct):
