@@ -98,6 +98,20 @@ async def test_whoever_holds_a_token_of_ours_is_let_in_while_others_guess(door: 
     assert (await door.get("/api/runs", headers=guess)).status == 429
 
 
+async def test_who_signed_in_and_out_is_in_the_audit(door: Door) -> None:
+    """Of whoever got in with somebody else's token nothing was left."""
+    signed_in = await door.post("/api/session", {"token": await door.token("viewer")}, role=None)
+    cookie = {"cookie": (signed_in.header("set-cookie") or "").partition(";")[0]}
+    assert (await door.ask("DELETE", "/api/session", headers=cookie, role=None)).status == 200
+    await door.post("/api/session", {"token": "wrong"}, role=None)
+    rows = (await door.get("/api/audit")).json["changes"]
+    told = [(row["operation"], row["by"], row["address"], row["status"]) for row in rows]
+    assert told == [
+        ("session.sign_out", "token:viewer", "127.0.0.1", 200),
+        ("session.sign_in", "token:viewer", "127.0.0.1", 200),
+    ]
+
+
 async def test_a_token_opens_so_many_sessions_a_second_and_no_more() -> None:
     """Each is a row of the database for a day."""
     async with a_door(creations=2.0) as door:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from onward.store.port.principals import Principal
 
 JSON = "application/json"
+SIGN_IN, SIGN_OUT = "session.sign_in", "session.sign_out"
+"""What the audit calls them."""
 
 
 class SignIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,6 +70,8 @@ async def sign_in(asked: Asked) -> Response:
         token = await credentials.find(given.token, "token", asked.address)
         creations: Rate = context.extra["creations"]
         creations.take(token.id)
+    asked.principal = token
+    await asked.note(SIGN_IN, "", None)
     session = await access.make_session(token, context.settings.session_hours)
     cookie = _cookie(asked, session.text, int(context.settings.session_hours * 3600))
     return Response(_shown(session.principal), 200, {"Set-Cookie": cookie}, JSON)
@@ -82,6 +86,7 @@ async def sign_out(asked: Asked) -> Response:
     """End the session; a token that is no session stays."""
     if asked.who.kind == "session":
         context = asked.context
+        await asked.note(SIGN_OUT, "", None)
         await context.store.principals.revoke(asked.who.id, at_us=context.clock.now_us())
         _credentials(asked).forget()
     return Response(b"{}", 200, {"Set-Cookie": _cookie(asked, "", 0)}, JSON)
