@@ -13,9 +13,9 @@ import pytest
 from onward import Onward
 from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
-from onward.engine.control.requests import ForkRequest, QueueInterviewer, StartRequest
+from onward.engine.control.requests import CallbackInterviewer, ForkRequest, QueueInterviewer, StartRequest
 from onward.engine.stop import StopSwitch
-from onward.errors import InvalidInput, RunNotFound, StepFailed
+from onward.errors import InvalidInput, Refused, RunNotFound, StepFailed
 from onward.flows.branches import each, gather
 from onward.flows.define import Bound, Flow, flow, step
 from onward.flows.graphs import GraphResult, graph
@@ -23,9 +23,10 @@ from onward.flows.handler import FlowHandler
 from onward.flows.load import flow_at
 from onward.flows.waits import ask, sleep
 from onward.handlers.port import Handler, StepContext
+from onward.model.gate import Answer
 from onward.model.ids import called_run_id
 from onward.model.result import Result
-from onward.model.run import Run, RunStatus
+from onward.model.run import Gate, Run, RunStatus
 from onward.pipeline.flow_source import FlowPlace
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.leases import Lease
@@ -300,6 +301,8 @@ async def test_a_flow_waits_for_the_question_of_its_graph_and_the_answer_lets_it
     child = await child_of(process)
     assert (run.status, run.worker, run.wake_at_us) == (RunStatus.WAITING, None, None)
     assert run.detail == f"for the run {child.display_id} (graph), which waits for an answer"
+    with pytest.raises(Refused, match=f"with `onward answer {child.display_id}`"):
+        await process.engine.answer("run", "yes", by="ann")
     child = (await process.engine.answer(child.id, "yes", by="ann")).run
     assert child.status is RunStatus.COMPLETED
     run = (await process.load()).run
@@ -314,6 +317,27 @@ async def test_whoever_answers_for_the_flow_answers_for_its_graphs(memory: World
     people = QueueInterviewer(["yes"])
     run = await begin(process, asking.bind(), interviewer=people)
     assert result(run) == ["yes", "AFTER"]
+
+
+async def test_a_person_who_does_not_answer_holds_no_stop_up(memory: World) -> None:
+    asked = asyncio.Event()
+
+    async def never(run: Run, gate: Gate) -> Answer:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    process = await serving(memory, asking)
+    stop = StopSwitch(clock=process.clock, grace_s=None)
+    people = CallbackInterviewer("ann", never)
+    running = asyncio.create_task(begin(process, asking.bind(), stop=stop, interviewer=people))
+    await asked.wait()
+    stop.request("signal")
+    run = await running
+    assert run.status is RunStatus.PAUSED
+    assert (await child_of(process)).status is RunStatus.WAITING
+    await process.engine.answer((await child_of(process)).id, "yes", by="ann")
+    assert result(await process.resume()) == ["yes", "AFTER"]
 
 
 async def test_a_person_may_let_the_flow_look_again_at_a_graph_that_was_answered(memory: World) -> None:

@@ -530,7 +530,9 @@ class CallTries:
             if streamed is not None:
                 memory.begin(key, streamed.message)
         if options.inputs:
-            await self._wait_for_earlier(one)
+            self._of_flow[key] = one
+            if self._functions.is_busy(key):
+                await self._wait_for_earlier(key)
         began_s = self._parts.engine.clock.awake_s()
         with self._open(streamed) as stream:
             try:
@@ -567,12 +569,10 @@ class CallTries:
         memory.note(tried.finished)
         return tried
 
-    async def _wait_for_earlier(self, one: OneTry) -> None:
+    async def _wait_for_earlier(self, key: str) -> None:
         """Let no call of a flow begin beside its own function, which may be left of an earlier attempt."""
-        functions = self._functions
-        self._of_flow[one.key] = one
-        if functions.is_busy(one.key) and not await functions.wait_idle(one.key):
-            raise errors.CallStillRunning(one.key, functions.told(one.key))
+        if not await self._functions.wait_idle(key):
+            raise errors.CallStillRunning(key, self._functions.told(key))
 
     async def _written(self, finished: CallFinished, error: Exception | None = None) -> Tried:
         """The end of a try as it was written, without secrets: a resumed step gets no other."""

@@ -228,11 +228,18 @@ class FlowChild:
                     is_refused = not self._execution.has_stopped()
                     if not self._execution.is_under_way:
                         break
-                    if self._asked.hooks.is_ending or self._holding.is_wanted:
+                    if self._is_leaving:
                         self._execution.stop()
+                        await self._execution.wait()  # whoever is asked need not answer any more
+                        return
                     await self._clock.wait_s(LOOK_S, self._news)
         if is_refused:  # another process was first; the next look shows which
             await self._clock.wait_s(LOOK_S, self._holding.over)
+
+    @property
+    def _is_leaving(self) -> bool:
+        """Whether the flow ends, or is to give its process up."""
+        return self._step.stopping.is_set() or self._asked.hooks.is_ending or self._holding.is_wanted
 
     async def _wait(self, child: Folded) -> None:
         """Wait until the run stands otherwise, or can be executed here."""

@@ -290,6 +290,13 @@ def _gate(run: Run, gate_id: str | None) -> Gate:
     decided = list(run.gates.values())
     if decided:
         return decided[-1]
+    if run.status is RunStatus.WAITING and run.awaits:
+        raise Refused(
+            "no_open_gate",
+            f"run {run.id} has no open gate: it waits {run.detail}; answer that one with `onward answer "
+            f"{called(run.awaits[0])}`.",
+            details=standing(run),
+        )
     raise Refused(
         "no_open_gate",
         f"run {run.id} is {run.status} and has no open gate; see `onward show {run.id}`.",
