@@ -124,6 +124,18 @@ async def test_a_fork_in_the_middle_of_a_payment_is_in_doubt_too(world: World, a
         await process.resume("run")
 
 
+async def test_a_fork_after_what_a_person_answered_keeps_that_and_all_before_it(world: World) -> None:
+    """F9: every answer was gone, and all was paid again."""
+    process = await in_doubt(world, 1)
+    await process.resume(action="continue", answers={"gather.1/pay": 70})
+    executed.done.clear()
+    await process.engine.fork("run", ForkRequest(from_step="gather.1/page#2", new_id="fork"))
+    run = await process.resume("fork", original=True)
+    assert result(run) == expected(doubtful=1, said=70)
+    assert executed.done == {'page["after 1"]': 1, 'page["last"]': 1}
+    assert await process.is_sound("fork")
+
+
 @pytest.mark.parametrize("fault_at", ["retry", "continue"])
 async def test_a_decision_is_kept_if_the_process_dies_after_it(world: World, fault_at: str) -> None:
     """F9"""

@@ -101,11 +101,12 @@ def run_forked(run: Run, event: ev.RunForked, at_us: int) -> Changes:
         "worker": None,
         "last_worker": None,
         # Other branches may have had attempts under way, whose end is unknown, and so has a flow that is
-        # forked between its calls. The child of such a step stays with the other run.
+        # forked between its calls, or after one that a person answered while it was stopped. The child of
+        # such a step stays with the other run.
         "open_steps": {
             name: _without_children(step)
             for name, step in run.open_steps.items()
-            if branch_of(name) or (step.calls is not None and step.state is AttemptState.OPEN)
+            if branch_of(name) or step.calls is not None
         },
         "managed_by": None,
         # A fork always has its own work tree.
