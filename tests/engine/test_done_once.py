@@ -5,6 +5,7 @@ A file outside counts what was done, as whoever pays for it would.
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -348,4 +349,18 @@ async def test_what_ended_with_no_ordinary_error_is_in_doubt(
     with pytest.raises(Refused) as refused:
         await second.resume()
     assert refused.value.code == "in_doubt"
+    assert ledger.paid == 1
+
+
+@pytest.mark.parametrize("error", [Ends, SystemExit, asyncio.CancelledError])
+async def test_an_effect_of_no_step_that_ended_with_no_ordinary_error_is_in_doubt_at_once(
+    effects: AtMostOnce, ledger: Ledger, error: type[BaseException]
+) -> None:
+    """Its process lives, and works on it no more: whoever asks next would wait for ever."""
+    charge = charging(ledger, raising(error))
+    with pytest.raises(error):
+        await effects.call("charge", charge)
+    with pytest.raises(Refused) as refused:
+        await asyncio.wait_for(effects.call("charge", charge), 20)
+    assert refused.value.code == "effect_in_doubt"
     assert ledger.paid == 1

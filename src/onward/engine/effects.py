@@ -233,8 +233,10 @@ class AtMostOnce(msgspec.Struct, frozen=True):
         except NotBegun as refused:
             await self._let_go(key, token, was_in_doubt)
             raise refused.why from refused
-        except (asyncio.CancelledError, Exception, SystemExit):
-            # For those who ask soon: without it they wait until its lease has expired.
+        except GeneratorExit:  # this coroutine is closed, and can wait for nothing more
+            raise
+        except BaseException:
+            # For those who ask soon: without it they wait until its lease expires, or its process is gone.
             with contextlib.suppress(StoreError):
                 await self.effects.renew(key, token, is_at_it=False)
             raise
