@@ -215,6 +215,14 @@ def test_however_the_bytes_are_cut_the_events_are_the_same(texts: list[str], dat
     assert came + reader.finish() == [one.rstrip(b"\r") for one in sent]
 
 
+def test_a_byte_order_mark_before_the_first_event_is_no_part_of_it() -> None:
+    """Else the beginning of the answer would be missing."""
+    for size in (1, 2, 100):
+        reader, sent = SseReader(), "\N{BYTE ORDER MARK}data: one\n\ndata: two\n\n".encode()
+        pieces = [sent[at : at + size] for at in range(0, len(sent), size)]
+        assert [event for piece in pieces for event in reader.feed(piece)] == [b"one", b"two"]
+
+
 def test_the_lines_of_one_event_are_joined() -> None:
     assert SseReader().feed(b"data: a\ndata:b\n\n") == [b"a\nb"]
 

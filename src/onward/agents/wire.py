@@ -21,6 +21,7 @@ When an answer ends is decided here, for all formats: see `ResponseReader`.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
@@ -219,13 +220,14 @@ class TooLarge(Exception):
 class SseReader:
     """Gives the data of every event, in whatever pieces the bytes come."""
 
-    __slots__ = ("_bytes_max", "_data", "_rest", "_size")
+    __slots__ = ("_bytes_max", "_data", "_is_begun", "_rest", "_size")
 
     def __init__(self, event_bytes_max: int = EVENT_BYTES_MAX) -> None:
         self._bytes_max = event_bytes_max
         self._rest = bytearray()  # so that a line that comes byte by byte costs its length, not its square
         self._data: list[bytes] = []
         self._size = 0
+        self._is_begun = False
 
     def feed(self, received: bytes) -> list[bytes]:
         """The data of all events that end in `received`; TooLarge if one does not end."""
@@ -233,6 +235,8 @@ class SseReader:
         if lines and self._rest:
             lines[0] = bytes(self._rest) + lines[0]
             self._rest.clear()
+        if lines and not self._is_begun:
+            self._is_begun, lines[0] = True, lines[0].removeprefix(BOM_UTF8)
         self._rest += rest
         if len(self._rest) > self._bytes_max:
             raise TooLarge
