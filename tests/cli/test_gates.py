@@ -18,8 +18,8 @@ def test_a_pipe_leaves_the_gate_open_and_says_how_to_answer(shell: Shell) -> Non
     assert done.out.splitlines()[-5:] == [
         f"run {name} waits for an answer at ask#1",
         "  ask#1: Ship it?",
-        "    Y   [Y] Yes  → again",
-        "    N   [N] No  → drop",
+        "    Y   Yes  → again",
+        "    N   No  → drop",
         f"continue with: onward answer {name}",
     ]
     resumed = shell("resume", "gate")

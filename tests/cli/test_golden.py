@@ -53,8 +53,8 @@ run {NAME}: golden, simulated agents; everything else is executed
 run {NAME} waits for an answer at ask#1
   ask#1: Send it?
     | [simulated] write done
-    Y   [Y] Yes  → exit
-    N   [N] Again  → write
+    Y   Yes  → exit
+    N   Again  → write
 continue with: onward answer {NAME}
 """
     )
@@ -87,8 +87,8 @@ ask#1    waiting  1         -
 
 ask#1 asks: Send it?
   | [simulated] write done
-  Y   [Y] Yes  → exit
-  N   [N] Again  → write
+  Y   Yes  → exit
+  N   Again  → write
 
 CONTEXT
   last_response = [simulated] write done

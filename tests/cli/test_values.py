@@ -80,7 +80,7 @@ def test_a_command_gets_values_as_variables_and_never_in_its_text(shell: Shell) 
 
 def test_a_gate_shows_values_and_the_last_response_wherever_it_is_shown(shell: Shell) -> None:
     done = shell.inside(*prepared(shell))
-    about = ["ask#1: Deploy 2.1 of rocket?", "  | 1. build", "  | 2. ship", "  Y   [Y] Yes, 2.1  → exit"]
+    about = ["ask#1: Deploy 2.1 of rocket?", "  | 1. build", "  | 2. ship", "  Y   Yes, 2.1  → exit"]
     for text in (
         done.out,
         shell.inside("status", "plan").out,

@@ -188,11 +188,11 @@ def sentence(error: CycloptsError, commands: Collection[str]) -> str:
     """What was typed and is not known, and the name that it nearly is, if there is one."""
     if isinstance(error, UnknownCommandError) and error.unused_tokens:
         typed = error.unused_tokens[0]
-        return f'Unknown command "{typed}".{_hint(typed, commands)}'
+        return f'Unknown command "{typed}".{_hint(typed, (*commands, HELP))}'
     if isinstance(error, UnknownOptionError):
         typed = (error.token.keyword or error.token.value).partition("=")[0]
         names = chain.from_iterable(one.names for one in error.argument_collection if one.parse)
-        return f"Unknown option: {typed}.{_hint(typed, [*names])}"
+        return f"Unknown option: {typed}.{_hint(typed, (*names, HELP))}"
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         return _missing(error, error.argument)
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
@@ -209,6 +209,7 @@ def _missing(error: MissingArgumentError, argument: Any) -> str:
     return f"{name} needs a value." if is_given else f"`{command}` needs {name}."
 
 
+HELP = "--help"
 _ELSEWHERE = {
     **dict.fromkeys(("list", "ls", "ps", "runs"), "status"),
     **dict.fromkeys(("server", "ui", "dashboard", "up"), "serve"),
@@ -216,6 +217,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("approve", "reject"), "answer"),
     **dict.fromkeys(("fork",), "replay"),
     **dict.fromkeys(("check", "lint"), "validate"),
+    **dict.fromkeys(("help",), HELP),
     **dict.fromkeys(("--input", "--inputs", "--param", "--params", "--var", "--arg"), "--set"),
 }
 """What other tools call it. `stop` and `delete` have several meanings here, so nothing is suggested."""
@@ -234,7 +236,12 @@ def _hint(typed: str, names: Collection[str]) -> str:
 
 
 def _is_slip(word: str, name: str) -> bool:
-    """Whether one letter is another. There are few commands, so this says enough even of a short one."""
+    """Whether one letter is another, or stands there twice.
+
+    There are few commands, so this says enough even of a short one.
+    """
+    if len(word) == len(name) + 1 >= 4:
+        return any(word == f"{name[:at]}{letter}{name[at:]}" for at, letter in enumerate(name))
     return len(word) == len(name) >= 3 and sum(a != b for a, b in zip(word, name, strict=True)) == 1
 
 

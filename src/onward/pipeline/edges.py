@@ -67,10 +67,15 @@ def failure_target(graph: Graph, owner: Node | Graph) -> tuple[str, str] | None:
 
 
 def normalise_label(label: str) -> str:
-    """A label as it is compared: lower case, trimmed, without one accelerator: `[Y] `, `Y) ` or `Y - `."""
+    """A label as it is compared: lower case, trimmed, without its accelerator."""
+    return without_accelerator(label).lower()
+
+
+def without_accelerator(label: str) -> str:
+    """A label, trimmed and without one accelerator: `[Y] `, `Y) ` or `Y - `."""
     label = label.strip()
     match = _ACCELERATOR.match(label)
-    return (label[match.end() :] if match else label).strip().lower()
+    return (label[match.end() :] if match else label).strip()
 
 
 def accelerator(label: str) -> str:

@@ -23,6 +23,7 @@ from onward.model.chat import chat_of_run
 from onward.model.events import WORKTREE, LastOutput
 from onward.model.ids import called, is_in_step
 from onward.model.values import read_rfc3339, span
+from onward.pipeline.edges import accelerator, has_accelerator, without_accelerator
 from onward.pipeline.flow_source import is_flow_kind
 from onward.read.view import dead_end
 
@@ -382,12 +383,19 @@ def _about(text: str, *, is_whole: bool = False) -> Iterator[str]:
         yield f"  | … {count(len(lines) - len(shown), 'more line')}; `onward answer` shows all"
 
 
+def _beside_its_key(choice: Mapping[str, Any]) -> str:
+    """The label of a choice, which need not write the key that it is printed beside."""
+    label = str(choice["label"])
+    is_told = has_accelerator(label) and accelerator(label).upper() == choice["key"].upper()
+    return without_accelerator(label) if is_told else label
+
+
 def _offers(gate: Mapping[str, Any]) -> Iterator[str]:
     if gate["type"] == "freeform":
         yield "  answer in your own words"
     else:
         for choice in gate["choices"]:
-            yield f"  {choice['key']:<3} {one_line(choice['label'])}{_leads_to(gate, choice)}"
+            yield f"  {choice['key']:<3} {one_line(_beside_its_key(choice))}{_leads_to(gate, choice)}"
             yield from (f"      {line}" for line in _data(choice["data"]))
     if gate["deadline"]:
         then = f", then {_rule(gate)}" if "on_timeout" in gate else ""  # a list of gates has no rules
