@@ -111,7 +111,9 @@ class Demo:
         twice = sum(times - 1 for times in paid.values())
         page = self.project / "site/index.html"
         print("   $ git -C site log --oneline", flush=True)
-        subprocess.run(["git", "-C", str(self.project / "site"), "log", "--oneline"], check=True)
+        subprocess.run(
+            ["git", "--no-pager", "-C", str(self.project / "site"), "log", "--oneline"], check=True
+        )
         cut_off = len(entries) - paid.total()
         print(f"\n   requests: {len(entries)}, answered to the end: {paid.total()}, cut off: {cut_off}")
         print(f"   paid twice: {twice}")
