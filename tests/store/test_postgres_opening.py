@@ -293,3 +293,14 @@ async def test_only_the_transaction_of_a_renewal_does_not_wait_for_the_disk(post
     assert await wire.run(UNSYNCED, IN_FORCE) == [[("off",)], [("off",)]]
     assert await wire.run(IN_FORCE) == [[("on",)]]
     wire.close()
+
+
+async def test_what_the_driver_says_of_a_session_that_ends_is_for_logs_and_not_for_a_terminal() -> None:
+    """Its queries are cancelled when a command ends; the driver warns of a session that it closes then."""
+    words = (
+        "import logging, onward.store.postgres.connection; logging.getLogger('psycopg').warning('closing')"
+    )
+    for logs, said in (("", b""), ("import logging; logging.basicConfig(); ", b"WARNING:psycopg:closing\n")):
+        done = await asyncio.create_subprocess_exec(sys.executable, "-c", logs + words, stderr=PIPE)
+        _, err = await done.communicate()
+        assert err == said

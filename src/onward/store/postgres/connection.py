@@ -7,6 +7,7 @@ left of them here is the reason alone, whatever language the server speaks.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,10 @@ from psycopg.pq.abc import PGresult
 
 from onward.errors import StoreCorrupt, StoreError, StoreFull, StoreIO, StoreReadOnly, StoreUnavailable
 from onward.store.postgres.statements import parse
+
+# When a command ends, the queries that still wait are cancelled, and the driver warns of a session that it
+# closes then. That is for programs that keep logs: without this, Python prints it on a person's terminal.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 SERVER_MIN = 14
 CONNECT_S_MAX = 5
