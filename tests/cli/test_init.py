@@ -68,3 +68,13 @@ def test_for_a_program_it_lists_its_files(shell: Shell) -> None:
     assert shell.inside("init", "shop", "--json").json["files"] == [
         *("flow.py", "graph.dot", "test_flow.py", "onward.toml"),
     ]
+
+
+def test_a_file_where_a_directory_should_be_is_called_a_file(shell: Shell) -> None:
+    shell.write("taken", "mine")
+    assert "cannot write into taken: it is a file, and no directory." in shell.inside("init", "taken").err
+    assert shell.inside("init", "shop").code == 0
+    run = shell.inside("run", "shop/graph.dot", "--simulate", "--db", "taken/x.db")
+    assert run.code == 1
+    assert "cannot create taken/x.db: taken is a file, and no directory; choose another --db." in run.err
+    assert (shell.directory / "taken").read_text() == "mine"

@@ -51,7 +51,9 @@ def init(
         if not (place / IGNORE).exists():
             (place / IGNORE).write_text(IGNORED, encoding="utf-8")
     except OSError as error:
-        raise InvalidInput(f"cannot write into {place}: {error.strerror}.") from None
+        is_file = isinstance(error, FileExistsError | NotADirectoryError) and place.is_file()
+        why = "it is a file, and no directory" if is_file else error.strerror
+        raise InvalidInput(f"cannot write into {place}: {why}.") from None
     if out.is_json:
         made: ProjectMade = {"directory": str(place.absolute()), "files": list(CONTENT)}
         out.value(made)

@@ -116,7 +116,9 @@ def _check_file(path: str) -> None:
         found = os.lstat(path)
     except OSError as error:
         cause = CAUSES.get(error.errno, errors.StoreUnavailable)
-        raise cause(f"cannot create {path}: {error.strerror}; choose another --db.") from None
+        above = os.path.dirname(path)
+        why = f"{above} is a file, and no directory" if os.path.isfile(above) else error.strerror
+        raise cause(f"cannot create {path}: {why}; choose another --db.") from None
     if stat.S_ISLNK(found.st_mode):
         raise errors.StoreUnavailable(f"{path} is a symbolic link; name the database file itself with --db.")
     if not stat.S_ISREG(found.st_mode):
