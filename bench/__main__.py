@@ -1,5 +1,5 @@
 """`make bench`: pipelines, steps and runs against the floor, resume, growth, files, `status`, models,
-messages, streams, calls, agents, limits, workers, readers of a server.
+messages, streams, calls, agents, limits, workers, readers of a server, the page in a browser.
 
 Each figure is the median of interleaved rounds; a ratio compares with a floor measured in the same round.
 """
@@ -31,6 +31,7 @@ from bench.flows import flows_cost
 from bench.hot_scope import hot_scope
 from bench.messages import message_streams
 from bench.models import model_streams
+from bench.page import page_times
 from bench.pipelines import engine_on, line, loop, looping_engine
 from bench.rates import AT_A_TIME, RUNS, STEPS, runs_rate, steps_rate
 from bench.streaming import durable_streams
@@ -61,6 +62,7 @@ PARTS = (
     "workers",
     "takeover",
     "feeds",
+    "page",
 )
 
 
@@ -285,6 +287,8 @@ async def report(rounds: int, only: str | None) -> bool:
             for place in (sqlite, postgres):
                 with tempfile.TemporaryDirectory(dir=directory) as project:
                     add(*await feeds(place.name, place.fresh, project, rounds))
+        if only in (None, "page"):
+            add(*await page_times(directory))
     return all(figure.met for figure in figures)
 
 

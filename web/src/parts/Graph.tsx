@@ -1,6 +1,6 @@
 /** The pipeline as the server laid it out, with the run in it. Nodes are buttons. */
 
-import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react'
+import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react'
 import type { Geometry } from '../api/types'
 import { tone } from '../words/status'
 import { Icon } from './Icon'
@@ -29,6 +29,9 @@ function Canvas({ geometry, picked, current, onPick }: { geometry: Geometry; pic
   const [size, setSize] = useState({ w: 400, h: 600 })
   const [view, setView] = useState<View | null>(null)
   const drag = useRef<{ x: number; y: number; moved: boolean } | null>(null)
+  const picks = useRef(onPick)
+  picks.current = onPick
+  const pick = useCallback((step: string) => picks.current(step), [])
 
   useLayoutEffect(() => {
     const watch = new ResizeObserver(([entry]) => entry && entry.contentRect.width && setSize({ w: entry.contentRect.width, h: entry.contentRect.height }))
@@ -108,7 +111,7 @@ function Canvas({ geometry, picked, current, onPick }: { geometry: Geometry; pic
         </defs>
         <g transform={`translate(${shown.x} ${shown.y}) scale(${shown.scale})`}>
           <Wires geometry={geometry} />
-          {geometry.nodes.map((node) => <NodeShape key={node.id} node={node} isPicked={!!picked && node.step === picked} onPick={onPick} drag={drag} />)}
+          {geometry.nodes.map((node) => <NodeShape key={node.id} node={node} isPicked={!!picked && node.step === picked} onPick={pick} drag={drag} />)}
         </g>
       </svg>
       <Mini geometry={geometry} view={shown} size={size} />
@@ -149,7 +152,8 @@ function Wires({ geometry }: { geometry: Geometry }) {
   }, [geometry])
 }
 
-function NodeShape({ node, isPicked, onPick, drag }: { node: Node; isPicked: boolean; onPick: (step: string) => void; drag: { current: { moved: boolean } | null } }) {
+/** Drawn again only if something of it changed: there may be hundreds, and every move of the view would draw them all. */
+const NodeShape = memo(function NodeShape({ node, isPicked, onPick, drag }: { node: Node; isPicked: boolean; onPick: (step: string) => void; drag: { current: { moved: boolean } | null } }) {
   const kind = node.state === null || node.state === 'not reached' || node.state === 'not_reached' ? 'planned' : node.state === 'partial' ? 'completed' : tone(node.state)
   const words = (node.state ?? '').replaceAll('_', ' ')
   const step = node.step
@@ -182,7 +186,9 @@ function NodeShape({ node, isPicked, onPick, drag }: { node: Node; isPicked: boo
       )}
     </g>
   )
-}
+}, (a, b) => a.isPicked === b.isPicked && isSame(a.node, b.node))
+
+const isSame = (a: Node, b: Node) => a === b || (a.state === b.state && a.step === b.step && a.label === b.label && a.x === b.x && a.y === b.y && a.w === b.w && a.h === b.h)
 
 function Outline({ node: { shape, x, y, w, h } }: { node: Node }) {
   const r = x + w

@@ -5,7 +5,8 @@
 
 import DOMPurify from 'dompurify'
 import { Marked } from 'marked'
-import { memo, useMemo } from 'react'
+import { memo, useMemo, useRef } from 'react'
+import { settle, type Settled } from '../words/blocks'
 
 const escape = (text: string) =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;')
@@ -36,7 +37,26 @@ function html(text: string): TrustedHTML {
   })
 }
 
-export default memo(function Markdown({ text }: { text: string }) {
-  const made = useMemo(() => html(text), [text])
-  return <div className="prose" dangerouslySetInnerHTML={{ __html: made as unknown as string }} />
+const NOTHING: Settled = { blocks: [], length: 0, tail: '' }
+const lex = (text: string) => marked.lexer(text).map((token) => token.raw)
+
+/** Text as HTML. A text that grows is parsed from its last two paragraphs on: what is before them no longer changes. */
+export default memo(function Markdown({ text, grows = false }: { text: string; grows?: boolean }) {
+  return grows ? <Growing text={text} /> : <Html text={text} className="prose" />
 })
+
+const Html = memo(function Html({ text, className }: { text: string; className: string }) {
+  const made = useMemo(() => html(text), [text])
+  return <div className={className} dangerouslySetInnerHTML={{ __html: made as unknown as string }} />
+})
+
+function Growing({ text }: { text: string }) {
+  const known = useRef(NOTHING)
+  const now = useMemo(() => (known.current = settle(known.current, text, lex)), [text])
+  return (
+    <div className="prose">
+      {now.blocks.map((block, at) => <Html key={at} text={block} className="block" />)}
+      {now.tail && <Html key={now.blocks.length} text={now.tail} className="block" />}
+    </div>
+  )
+}

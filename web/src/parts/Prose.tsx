@@ -20,12 +20,14 @@ function useSlow(text: string, grows: boolean): string {
 
 export function Prose({ text, grows = false }: { text: string; grows?: boolean }) {
   const slow = useSlow(text, grows)
-  const [all, setAll] = useState(false)
+  // Whoever saw it grow keeps seeing all of it, as it is: nothing moves when it ends.
+  const [grew] = useState(grows)
+  const [all, setAll] = useState(grew)
   const cut = !all && slow.length > WHOLE_MAX
   const shown = cut ? slow.slice(0, WHOLE_MAX) : slow
   return (
     <div className={grows ? 'grows' : undefined}>
-      <Suspense fallback={<div className="prose plain">{shown}</div>}><Markdown text={shown} /></Suspense>
+      <Suspense fallback={<div className="prose plain">{shown}</div>}><Markdown text={shown} grows={grew} /></Suspense>
       {cut && <button type="button" className="link" onClick={() => setAll(true)}>Show all</button>}
     </div>
   )

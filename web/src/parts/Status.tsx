@@ -11,7 +11,7 @@ const SHAPES: Record<Tone, ReactNode> = {
   running: (
     <>
       <circle cx="8" cy="8" r="5.6" fill="none" stroke="currentColor" strokeOpacity=".28" strokeWidth="1.9" />
-      <path className="spin" d="M8 2.4a5.6 5.6 0 0 1 5.6 5.6" {...line} stroke="currentColor" strokeWidth="1.9" />
+      <path d="M8 2.4a5.6 5.6 0 0 1 5.6 5.6" {...line} stroke="currentColor" strokeWidth="1.9" />
     </>
   ),
   waiting: (
@@ -55,7 +55,7 @@ const SHAPES: Record<Tone, ReactNode> = {
 export function StatusGlyph({ of }: { of: string | null | undefined }) {
   const kind = tone(of)
   return (
-    <svg className={`glyph ${kind}`} viewBox="0 0 16 16" aria-hidden="true">
+    <svg className={`glyph ${kind} ${kind === 'running' ? 'spin' : ''}`} viewBox="0 0 16 16" aria-hidden="true">
       {SHAPES[kind]}
     </svg>
   )

@@ -46,3 +46,10 @@ test('working, waiting and being stopped are counted apart', () => {
   const scale = scaleOf([s(0, 10), s(60, 62)], [s(10, 50)], [s(50, 60)], { isTrue: true, width: 1 })
   expect(scale.spent).toEqual({ work: 12_000, wait: 40_000, stop: 10_000 })
 })
+
+test('a run of thousands of steps is placed', () => {
+  const work = Array.from({ length: 4000 }, (_, at) => ({ from: at * 10, to: at * 10 + 6 }))
+  const scale = scaleOf(work, [], [{ from: 12_006, to: 12_010 }], { isTrue: true, width: 600 })
+  expect(scale.spent).toEqual({ work: 24_000, wait: 0, stop: 4 })
+  expect([scale.at(0), scale.at(39_996)]).toEqual([0, 1])
+})

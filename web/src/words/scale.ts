@@ -56,13 +56,25 @@ export function scaleOf(work: readonly Span[], wait: readonly Span[], stops: rea
     return { ...one, left, right: before / total }
   })
   const at = (time: number) => {
-    const inside = placed.find((one) => time <= one.to) ?? placed.at(-1)!
+    const inside = placed[firstUntil(placed, time)]!
     const share = inside.to > inside.from ? (time - inside.from) / (inside.to - inside.from) : 0
     return Math.min(1, Math.max(0, inside.left + Math.min(1, Math.max(0, share)) * (inside.right - inside.left)))
   }
   const least = LABEL_PX / width
   const bands = named(stops.map((stop) => ({ ...stop, left: at(stop.from), right: at(stop.to) })), least)
   return { at, bands, labels: labelsOf(placed, bands, cuts[0]!, least), begin: cuts[0]!, spent }
+}
+
+/** The first segment that ends at this time or later, else the last. */
+function firstUntil(segments: readonly Span[], time: number): number {
+  let low = 0
+  let high = segments.length - 1
+  while (low < high) {
+    const half = (low + high) >> 1
+    if (time <= segments[half]!.to) high = half
+    else low = half + 1
+  }
+  return low
 }
 
 const middle = (band: { left: number; right: number }) => (band.left + band.right) / 2
@@ -78,13 +90,20 @@ function named(bands: readonly Omit<Band, 'isNamed'>[], least: number): Band[] {
 }
 
 function kindsOf(cuts: readonly number[], work: readonly Span[], wait: readonly Span[], stops: readonly Span[]): Kind[] {
-  const covers = (spans: readonly Span[], from: number, to: number) => spans.some((one) => one.from < to && one.to > from)
-  return cuts.slice(0, -1).map((from, at) => {
-    const to = cuts[at + 1]!
-    if (covers(stops, from, to)) return 'stop'
-    if (covers(work, from, to)) return 'work'
-    return covers(wait, from, to) ? 'wait' : 'idle'
-  })
+  const place = new Map(cuts.map((cut, at) => [cut, at]))
+  const [stopped, worked, waited] = [stops, work, wait].map((spans) => covered(spans, place, cuts.length))
+  return cuts.slice(0, -1).map((_, at) => (stopped![at] ? 'stop' : worked![at] ? 'work' : waited![at] ? 'wait' : 'idle'))
+}
+
+/** Which segments between cuts some span covers: one pass, since a run may have thousands of steps. */
+function covered(spans: readonly Span[], place: ReadonlyMap<number, number>, count: number): boolean[] {
+  const change = new Int32Array(count + 1)
+  for (const one of spans) {
+    change[place.get(one.from)!]! += 1
+    change[place.get(one.to)!]! -= 1
+  }
+  let open = 0
+  return Array.from(change, (by) => (open += by) > 0)
 }
 
 function roomOf(kind: Kind, length: number, worked: number): number {
