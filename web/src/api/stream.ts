@@ -17,6 +17,9 @@ export type Connection =
   | { is: 'lost'; since: number; again: number }
 
 const WAITS_S = [0.5, 1, 2, 4, 8, 15]
+const TICK_MS = 5000
+/** After so long a pause of the whole page its connection may be gone without anybody having told the browser. */
+const SLEPT_MS = 30_000
 
 /** Follows what `address` names and hands frames on, several at once. */
 export class Stream {
@@ -27,6 +30,8 @@ export class Stream {
   private queue: Frame[] = []
   private waiting = false
   private heard = Date.now()
+  private ticked = Date.now()
+  private readonly ticking: ReturnType<typeof setInterval>
 
   constructor(
     private readonly query: () => string,
@@ -34,8 +39,9 @@ export class Stream {
     private readonly say: (connection: Connection) => void,
     private readonly denied: () => void,
   ) {
-    addEventListener('online', this.now)
+    addEventListener('online', this.anew)
     document.addEventListener('visibilitychange', this.shown)
+    this.ticking = setInterval(this.tick, TICK_MS)
     // A moment later: a page that has just come up says in that time what it follows.
     this.timer = setTimeout(() => this.open(), 60)
   }
@@ -50,12 +56,30 @@ export class Stream {
   close() {
     this.closed = true
     clearTimeout(this.timer)
-    removeEventListener('online', this.now)
+    clearInterval(this.ticking)
+    removeEventListener('online', this.anew)
     document.removeEventListener('visibilitychange', this.shown)
     this.drop()
   }
 
-  private shown = () => document.visibilityState === 'visible' && this.now()
+  /** Open another connection, whatever became of this one. */
+  private anew = () => {
+    this.drop()
+    this.now()
+  }
+
+  /** After a sleep, of the machine or of a tab that nobody saw, no connection from before is trusted. */
+  private tick = () => {
+    if (document.visibilityState !== 'visible') return
+    const slept = Date.now() - this.ticked > SLEPT_MS
+    this.ticked = Date.now()
+    if (slept) this.anew()
+  }
+
+  private shown = () => {
+    this.tick()
+    if (document.visibilityState === 'visible') this.now()
+  }
 
   private drop() {
     const socket = this.socket
