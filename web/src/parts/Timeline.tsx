@@ -54,9 +54,11 @@ function end(row: TimelineRow, stops: readonly StopShown[], now: number): number
 
 function spans(shown: Shown, stops: readonly StopShown[], now: number): { from: number; to: number; state: string }[] {
   const rows = shown.attempts.length ? shown.attempts : [shown.row]
-  return rows.flatMap((row) => {
+  return rows.flatMap((row, at) => {
     const from = start(row)
-    return from === null ? [] : [{ from, to: Math.max(from, end(row, stops, now)), state: row.state }]
+    // A fork has its parent's attempts without its stops: one that was cut off ended before the next began.
+    const next = rows[at + 1] ? start(rows[at + 1]!) : null
+    return from === null ? [] : [{ from, to: Math.max(from, Math.min(end(row, stops, now), next ?? Infinity)), state: row.state }]
   })
 }
 
@@ -99,7 +101,8 @@ export function Timeline({ page, picked, onPick, isTrue, scroller, gateNodes }: 
   }, [])
   const now = isOpen(page) ? ticking : Date.parse(page.ended_at ?? page.updated_at)
   const rows = useMemo(() => arrange(page, picked, gateNodes), [page, picked, gateNodes])
-  const planned = page.timeline.filter((row) => row.state === 'planned')
+  // What is to come is told with the run itself: rows of the timeline may have been read before a step began.
+  const planned = page.ticks.filter((tick) => tick.state === 'planned').map((tick) => tick.step)
   const scale = useMemo(() => scaled(page, rows, now, isTrue, width), [page, rows, now, isTrue, width])
 
   const list = useVirtualizer({
@@ -127,7 +130,7 @@ export function Timeline({ page, picked, onPick, isTrue, scroller, gateNodes }: 
           })}
         </div>
       </div>
-      <Planned rows={planned} />
+      <Planned steps={planned} />
     </>
   )
 }
@@ -158,7 +161,7 @@ function Row({ shown, isPicked, isParent, onPick, scale, stops, now }: {
     : span(bars.reduce((sum, bar) => sum + (bar.to - bar.from), 0) / 1000)
   const isLost = isCall && row.state === 'interrupted'
   const name = isCall && !isTool ? (isLost || row.state === 'failed' ? row.label : `${row.label} · ${row.detail.replace(/^.*:/, '')}`) : isCall ? shortCall(row.label) : (row.step ?? row.label).split('/').at(-1)!
-  const note = isCall ? (isLost || row.state === 'failed' ? row.detail : '') : row.detail
+  const note = isCall ? (isLost || row.state === 'failed' ? row.detail : '') : decided(row.detail)
   return (
     <button
       type="button" className={`tl w-full ${isCall ? 'call' : ''} ${isPicked ? 'sel' : ''}`} aria-current={isPicked ? 'true' : undefined}
@@ -166,7 +169,7 @@ function Row({ shown, isPicked, isParent, onPick, scale, stops, now }: {
     >
       <span className="tn" style={{ paddingLeft: 14 + depth * 18 }}>
         {isCall ? <span className={tone(row.state)} style={{ color: 'var(--c)' }}><Icon name={isTool ? 'tool' : 'model'} /></span> : <StatusGlyph of={state} />}
-        <span className={`cut grow ${isCall ? 'mono' : ''}`}>{name}<span className="sr"> {row.state}</span></span>
+        <span className={`cut name ${isCall ? 'mono' : ''}`}>{name}<span className="sr"> {row.state}</span></span>
         {note && <span className="note dim cut" title={note}>{note}</span>}
       </span>
       <span className="tb">
@@ -181,6 +184,9 @@ function Row({ shown, isPicked, isParent, onPick, scale, stops, now }: {
     </button>
   )
 }
+
+/** `[N] No, by token:ines` as `No, by ines`. */
+const decided = (detail: string) => detail.replace(/^\[\w\]\s*(?=.*, by )/, '').replace(/, by token:/, ', by ')
 
 /** `write {"path": "index.html", …}` as `write index.html`. */
 function shortCall(label: string): string {
@@ -206,9 +212,9 @@ function Bands({ scale, stops, isHigh }: { scale: Scale; stops: readonly StopSho
   )
 }
 
-function Planned({ rows }: { rows: readonly TimelineRow[] }) {
-  const apart = rows.length > PLANNED_SHOWN ? PLANNED_SHOWN - 1 : rows.length
-  const lines = [...rows.slice(0, apart).map((row) => row.label), ...(rows.length > apart ? [rows.slice(apart).map((row) => row.label).join(' · ')] : [])]
+function Planned({ steps }: { steps: readonly string[] }) {
+  const apart = steps.length > PLANNED_SHOWN ? PLANNED_SHOWN - 1 : steps.length
+  const lines = [...steps.slice(0, apart), ...(steps.length > apart ? [steps.slice(apart).join(' · ')] : [])]
   return (
     <ul aria-label="Planned">
       {lines.map((line) => (

@@ -49,11 +49,12 @@ test('a row changes in place, and an older one changes nothing', () => {
   expect(applyRow(list, row('c', 9, 'z'))).toBe(list)
 })
 
-test('rows of the timeline are replaced by key, and a plan that begins is shown once', () => {
-  const row = (key: string, state: string, step: string | null = null) => ({ key, state, step })
-  const page = { head: 5, status: 'running', timeline: [row('a', 'open'), row('plan/b', 'planned', 'b#1')] } as RunPage
-  const next = applyState(page, { head: 6, timeline: [row('a', 'finished'), row('b#1', 'open', 'b#1')] as RunPage['timeline'] })
-  expect(next.timeline.map((one) => [one.key, one.state])).toEqual([['a', 'finished'], ['b#1', 'open']])
+test('rows of the timeline are replaced by key, and those that are gone are left out', () => {
+  const row = (key: string, state: string) => ({ key, state })
+  const page = { head: 5, status: 'running', timeline: [row('a#1', 'open'), row('planned/b', 'planned')] } as RunPage
+  const next = applyState(page, { head: 6, timeline: [row('a#1', 'finished'), row('b#1', 'open')] as RunPage['timeline'], timeline_gone: ['planned/b'] })
+  expect(next.timeline.map((one) => [one.key, one.state])).toEqual([['a#1', 'finished'], ['b#1', 'open']])
+  expect(next).not.toHaveProperty('timeline_gone')
   expect(next.status).toBe('running')
   expect(applyState(page, { head: 4, status: 'failed' })).toBe(page)
 })

@@ -104,27 +104,25 @@ export function applyRow<P extends { pages: RunList[] }>(list: P, row: RunListed
 export interface StateData extends Partial<RunPage> {
   head: number
   timeline?: TimelineRow[]
+  /** Keys of rows that are not there any more. */
+  timeline_gone?: string[]
 }
 
-/** A run's page with what changed: fields are replaced, rows of the timeline by their key, planned ones last. */
+/** A run's page with what changed: fields are replaced, and rows of the timeline by their key. */
 export function applyState(page: RunPage, data: StateData): RunPage {
   if (data.head < page.head) return page
-  const { timeline, ...fields } = data
-  return { ...page, ...fields, timeline: timeline ? merged(page.timeline, timeline) : page.timeline }
+  const { timeline = [], timeline_gone = [], ...fields } = data
+  return { ...page, ...fields, timeline: merged(page.timeline, timeline, new Set(timeline_gone)) }
 }
 
-function merged(rows: readonly TimelineRow[], changed: readonly TimelineRow[]): TimelineRow[] {
+function merged(rows: readonly TimelineRow[], changed: readonly TimelineRow[], gone: ReadonlySet<string>): TimelineRow[] {
   const byKey = new Map(changed.map((row) => [row.key, row]))
-  const kept = rows.map((row) => {
+  const kept = rows.filter((row) => !gone.has(row.key)).map((row) => {
     const now = byKey.get(row.key) ?? row
     byKey.delete(row.key)
     return now
   })
-  const all = [...kept, ...byKey.values()]
-  const begun = new Set(all.filter((row) => row.state !== 'planned').map((row) => row.step))
-  // A planned row that has begun under its own key is shown once.
-  const planned = all.filter((row) => row.state === 'planned' && (row.step === null || !begun.has(row.step)))
-  return [...all.filter((row) => row.state !== 'planned'), ...planned]
+  return [...kept, ...byKey.values()]
 }
 
 /** Events after those that are known; what is known already is not repeated. */

@@ -177,7 +177,7 @@ function state(cache: QueryClient, id: string, data: StateData) {
   cache.setQueryData<ChatPage>(keys.chat(chat), (page) => {
     const at = page?.runs.findIndex((run) => run.id === id) ?? -1
     if (!page || at < 0 || page.runs[at]!.head > data.head) return page
-    const { timeline: _, ...fields } = data
+    const { timeline: _, timeline_gone: __, ...fields } = data
     const run = { ...page.runs[at]!, ...fields }
     const open = run.gates.find((gate) => gate.decided === null && !gate.expired)
     return {
