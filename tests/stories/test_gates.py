@@ -139,3 +139,39 @@ def test_a_choice_among_several_is_one_click_or_two(site: Site, windows: Windows
     site.server.until(run, "completed")
     steps = [step["node"] for step in site.server.get(f"/api/runs/{run}/steps")["steps"]]
     assert "after2" in steps
+
+
+@pytest.mark.parametrize("path", ["/runs/{run}", "/gates?gate={run}:ask%231"])
+def test_a_question_for_words_is_answered_with_words(site: Site, windows: Windows, path: str) -> None:
+    """Nothing is approved or rejected there: any text is the answer, and no text is none."""
+    run = asked(site, ", human.type=freeform", labels=("[G] Go on",))
+    one = opened(site, windows, path.format(run=run))
+    field = one.page.get_by_label("Your answer")
+    expect(field).to_be_visible()
+    for name in ("Approve", "Reject"):
+        expect(one.page.get_by_role("button", name=name)).to_have_count(0)
+    expect(one.page.get_by_role("button", name="Answer")).to_be_disabled()
+    field.fill("Because the oven is cold.\nSo wait.")
+    one.page.get_by_role("button", name="Answer").click()
+    site.server.until(run, "completed")
+    context = site.server.get(f"/api/runs/{run}")["context"]
+    assert context["human.gate.text"] == "Because the oven is cold.\nSo wait."
+
+
+def test_a_rejection_in_the_inbox_needs_a_reason_which_the_next_step_finds(
+    site: Site, windows: Windows
+) -> None:
+    run = asked(site)
+    one = opened(site, windows, f"/gates?gate={run}:ask%231")
+    one.page.get_by_role("button", name="Reject").click()
+    expect(one.page.locator(".toast")).to_contain_text("Say why")
+    feedback = one.page.get_by_label("Feedback")
+    expect(feedback).to_be_focused()
+    assert site.server.get(f"/api/runs/{run}")["status"] == "waiting"
+    one.page.keyboard.type("The second page is empty.")
+    one.page.get_by_role("button", name="Reject").click()
+    expect(one.page.get_by_text("Rejected: Ship it?")).to_be_visible()
+    site.server.until(run, "completed")
+    shown = site.server.get(f"/api/runs/{run}/steps")
+    assert "after1" in [step["node"] for step in shown["steps"]]
+    assert shown["context"]["human.gate.text"] == "The second page is empty."

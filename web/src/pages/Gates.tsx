@@ -120,7 +120,7 @@ function Detail({ gate }: { gate: GateListed }) {
       </div>
       {question.about && (
         <div className="quote">
-          <header><Icon name="agent" size="sm" /><span>Written by {author ? <>the agent <b className="strong" style={{ color: 'var(--ink)' }}>{author}</b></> : 'an agent'}. Onward did not write or check it.</span><span className="grow" />{hash && <span className="mono" title={hash}>sha {hash.slice(0, 4)}…{hash.slice(-4)}</span>}</header>
+          <header><Icon name="agent" size="sm" /><span>Written by {author ? <>the agent <b className="strong" style={{ color: 'var(--ink)' }}>{author}</b></> : 'an agent'}. Onward did not write or check it.</span><span className="grow" />{hash && <span className="mono hide-s" title={hash}>sha {hash.slice(0, 4)}…{hash.slice(-4)}</span>}</header>
           <div className="in" tabIndex={0}><Suspense fallback={<div className="prose plain">{question.about}</div>}><Markdown text={question.about} /></Suspense></div>
         </div>
       )}
@@ -138,7 +138,7 @@ function Next({ gate }: { gate: Question }) {
     <div className="quote">
       <header><Icon name="pipeline" size="sm" /><span>What happens next</span></header>
       <div className="in grid gap-1" style={{ gridTemplateColumns: 'auto 1fr', columnGap: 16 }}>
-        {steps.map((one) => <div key={one.key} style={{ display: 'contents' }}><span className="strong">{one.label.replace(/^\[.\]\s*/, '')}</span><span className="mid">goes to <span className="mono">{one.to}</span></span></div>)}
+        {steps.map((one) => <div key={one.key} style={{ display: 'contents' }}><span className="strong">{one.label === one.to ? 'An answer' : one.label.replace(/^\[.\]\s*/, '')}</span><span className="mid">goes to <span className="mono">{one.to}</span></span></div>)}
       </div>
     </div>
   )

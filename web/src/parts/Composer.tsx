@@ -13,7 +13,7 @@ import { toast, toastProblem } from './Toasts'
 /** What the next message does, by how the chat stands. */
 function promise(page: ChatPage): string {
   const run = page.runs[0]
-  if (page.gate) return 'Answer with a choice, or ask something else'
+  if (page.gate) return page.gate.type === 'freeform' ? 'Answer here: the next message is the answer' : 'Answer with a choice, or ask something else'
   if (page.banner?.kind === 'limit' && !page.banner.actions.includes('resume')) return 'Raise the limit, then say anything to continue'
   if (page.interrupted_run) return 'Say anything to resume, for example “continue?”'
   if (run && (run.status === 'running' || run.status === 'queued')) return 'Say something; it waits until this run has ended'

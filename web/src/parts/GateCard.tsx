@@ -24,8 +24,12 @@ export type Question = Omit<GateListed, 'display_id' | 'pipeline'> & {
 const YES = new Set(['y', 'yes', 'approve', 'ok'])
 const NO = new Set(['n', 'no', 'reject'])
 
+/** Whether any text is an answer. */
+const asksForWords = (gate: Question) => gate.type === 'freeform'
+
 /** Whether a question asks for yes or no, by what it offers. */
 export function asksYesNo(gate: Question): boolean {
+  if (asksForWords(gate)) return false
   const words = gate.choices.map((one) => one.label.replace(/^\[.\]\s*/, '').toLowerCase())
   return gate.type === 'yes_no' || gate.type === 'confirmation' || (words.length <= 2 && words.some((one) => YES.has(one)) && words.every((one) => YES.has(one) || NO.has(one)))
 }
@@ -35,6 +39,8 @@ const colours = (choice: ChoiceOffered) =>
   (Array.isArray(choice.data.colors) ? choice.data.colors : []).filter((one): one is string => typeof one === 'string' && /^#[0-9a-f]{3,8}$/i.test(one)).slice(0, 6)
 const describes = (choice: ChoiceOffered) => (typeof choice.data.description === 'string' ? choice.data.description : '')
 
+const DONE: Record<string, string> = { approve: 'Approved', reject: 'Rejected' }
+
 /** Send a decision with what was shown. One that was made elsewhere is said, and everything is read again. */
 export function useDecision(gate: Question) {
   const cache = useQueryClient()
@@ -43,6 +49,7 @@ export function useDecision(gate: Question) {
     mutationFn: (decision: Omit<Decision, 'gate'>) =>
       answerGate(gate.run, { gate: gate.gate, ...(gate.content_hash ? { content_hash: gate.content_hash } : {}), ...decision }, key),
     retry: (count, error) => error instanceof Problem && error.status === 0 && count < 2,
+    onSuccess: (_, decision) => toast(`${DONE[decision.verdict ?? ''] ?? 'Answered'}: ${gate.text.slice(0, 80)}`, 'completed'),
     onError: (error) => {
       if (error instanceof Problem && error.code === 'gate_changed') toast('The question changed. Read it again.')
       else toastProblem(error)
@@ -66,8 +73,9 @@ export function Deadline({ gate }: { gate: Question }) {
 export function GateCard({ gate, bare = false }: { gate: Question; bare?: boolean }) {
   const mayApprove = useRole('approver')
   const offline = useOffline()
+  const isWords = asksForWords(gate)
   const shown = gate.choices.filter((one) => describes(one) || colours(one).length)
-  const isCards = shown.length > 0 || (gate.choices.length > 2 && !asksYesNo(gate))
+  const isCards = !isWords && (shown.length > 0 || (gate.choices.length > 2 && !asksYesNo(gate)))
   const cards = shown.length ? shown : gate.choices
   const others = isCards ? gate.choices.filter((one) => !cards.includes(one)) : []
   const first = cards.find((one) => one.key === gate.default) ?? cards[0]
@@ -100,15 +108,17 @@ export function GateCard({ gate, bare = false }: { gate: Question; bare?: boolea
           ))}
         </div>
       )}
+      {isWords && <textarea className="ta" aria-label="Your answer" placeholder="Your answer" disabled={!mayApprove} value={note} onChange={(event) => setNote(event.target.value)} />}
       <div className="line" style={{ flexWrap: 'wrap' }}>
-        <span className="field grow" style={{ flexBasis: 180 }}><input aria-label="Note" placeholder={gate.type === 'freeform' ? 'Your answer' : 'Add a note for the agents (optional)'} value={note} onChange={(event) => setNote(event.target.value)} /></span>
+        {isWords ? <span className="grow dim small">Any text is an answer.</span>
+          : <span className="field grow" style={{ flexBasis: 180 }}><input aria-label="Note" placeholder="Add a note for the agents (optional)" disabled={!mayApprove} value={note} onChange={(event) => setNote(event.target.value)} /></span>}
         {isCards ? (
           <>
             {others.map((one) => <button key={one.key} type="button" className="btn" disabled={off} title={why} onClick={() => send({ choice: one.key })}>{plain(one.label)} <kbd className="hide-s">{one.key}</kbd></button>)}
             <button type="button" className="btn ink" disabled={off || !choice} title={why} onClick={() => choice && send({ choice: choice.key })}>{isPending ? 'Answering…' : `Choose ${choice ? plain(choice.label) : ''}`}</button>
           </>
-        ) : gate.type === 'freeform' ? (
-          <button type="button" className="btn ink" disabled={off || !note.trim()} title={why} onClick={() => mutate({ text: note })}>{isPending ? 'Answering…' : 'Answer'}</button>
+        ) : isWords ? (
+          <button type="button" className="btn ink" disabled={off || !note.trim()} title={why ?? (note.trim() ? undefined : 'Write an answer first.')} onClick={() => mutate({ text: note.trim() })}>{isPending ? 'Answering…' : 'Answer'}</button>
         ) : asksYesNo(gate) || !gate.choices.length ? (
           <>
             <button type="button" className="btn" disabled={off} title={why} onClick={() => send({ verdict: 'reject' })}><Icon name="close" size="sm" />Reject</button>
@@ -118,6 +128,7 @@ export function GateCard({ gate, bare = false }: { gate: Question; bare?: boolea
           gate.choices.map((one, at) => <button key={one.key} type="button" className={`btn ${at === 0 ? 'ink' : ''}`} disabled={off} title={why} onClick={() => send({ choice: one.key })}>{plain(one.label)} <kbd className="hide-s">{one.key}</kbd></button>)
         )}
       </div>
+      {!mayApprove && <p className="dim small">You may look, and an approver answers.</p>}
     </section>
   )
 }
@@ -131,7 +142,7 @@ export function DecisionForm({ gate, onCancelRun }: { gate: Question; onCancelRu
   const [armed, setArmed] = useState<'approve' | 'reject' | null>(null)
   const [asks, setAsks] = useState(false)
   const { mutate, isPending } = useDecision(gate)
-  const yesNo = asksYesNo(gate) || !gate.choices.length
+  const yesNo = asksYesNo(gate) || (!gate.choices.length && !asksForWords(gate))
   const why = offline ?? (mayApprove ? undefined : 'You may look, and an approver answers.')
   useKeys(yesNo && !why ? {
     a: () => setArmed('approve'),
@@ -157,11 +168,12 @@ export function DecisionForm({ gate, onCancelRun }: { gate: Question; onCancelRu
         <textarea id="feedback" className="ta" value={note} onChange={(event) => setNote(event.target.value)} />
       </label>
       <div className="line" style={{ flexWrap: 'wrap' }}>
-        <button type="button" className="btn ink lg" style={ring(armed === 'approve')} disabled={isPending || !!why} title={why} onClick={() => decide('approve')}><Icon name="check" size="sm" />{armed === 'approve' ? 'Enter approves' : 'Approve'} <kbd>A</kbd></button>
-        <button type="button" className="btn lg" style={ring(armed === 'reject')} disabled={isPending || !!why} title={why} onClick={() => decide('reject')}><Icon name="close" size="sm" />{armed === 'reject' ? 'Enter rejects' : 'Reject'} <kbd>R</kbd></button>
+        <button type="button" className="btn ink lg" style={ring(armed === 'approve')} disabled={isPending || !!why} title={why} onClick={() => decide('approve')}><Icon name="check" size="sm" />{armed === 'approve' ? 'Enter approves' : 'Approve'} <kbd className="hide-s">A</kbd></button>
+        <button type="button" className="btn lg" style={ring(armed === 'reject')} disabled={isPending || !!why} title={why} onClick={() => decide('reject')}><Icon name="close" size="sm" />{armed === 'reject' ? 'Enter rejects' : 'Reject'} <kbd className="hide-s">R</kbd></button>
         <span className="grow" />
         {cancel}
       </div>
+      {!mayApprove && <p className="dim small">You may look, and an approver answers.</p>}
       {confirm}
     </>
   )
