@@ -102,7 +102,8 @@ async def test_a_run_that_is_well_has_no_banner_and_says_what_it_did(world: Worl
     assert {tick["state"] for tick in shown["ticks"]} == {"finished"}
     answered = (await look_of(process).show_run(ShowRun(run="run")))["timeline"]
     assert shown["tokens"] == sum(row["tokens"] for row in answered if row["kind"] == "call") > 0
-    assert shown["cost"] == sum(row["cost"] for row in answered if row["kind"] == "step") > 0
+    assert shown["cost"] == sum(row["cost"] or 0 for row in answered if row["kind"] == "step") > 0
+    assert [row["cost"] for row in answered if row["label"] in ("start", "exit")] == [None, None]
     assert shown["kept"] == {"steps": 4, "answers": 2, "cost": shown["cost"], "again": 0}
 
 

@@ -137,10 +137,10 @@ def started(shell: Shell, port: int = 0) -> Serving:
 
 
 @contextmanager
-def site_at(shell: Shell, model: str | None = None) -> Iterator[Site]:
-    """A server; with a model's address, its agents ask that."""
+def site_at(shell: Shell, model: str | None = None, *, name: str = "openai:scripted") -> Iterator[Site]:
+    """A server; with a model's address, its agents ask that, by this name."""
     if model is not None:
-        shell.environment |= {"OPENAI_BASE_URL": model, "ONWARD_MODEL": "openai:scripted"}
+        shell.environment |= {"OPENAI_BASE_URL": model, "ONWARD_MODEL": name}
     server = started(shell)
     site = Site(shell, server)
     try:

@@ -74,7 +74,7 @@ def _row(key: str, kind: str, label: str, state: str) -> TimelineRow:
         "ended_at": None,
         "step": None,
         "tokens": 0,
-        "cost": 0,
+        "cost": None,
     }
 
 
@@ -88,7 +88,7 @@ def _step_row(step: Step, state: str) -> TimelineRow:
         "ended_at": instant(step.ended_at_us),
         "step": step.step,
         "tokens": spent.input + spent.output if spent is not None else 0,
-        "cost": (spent.cost_micro or 0) if spent is not None else 0,
+        "cost": spent.cost_micro if spent is not None else None,
     }
 
 
@@ -144,7 +144,7 @@ def _call_row(call: CallSeen, *, is_held: bool) -> TimelineRow:
         "ended_at": instant(call.ended_at_us),
         "step": call.step,
         "tokens": usage.tokens if usage is not None else 0,
-        "cost": call.cost_micro or 0,
+        "cost": call.cost_micro,
     }
 
 

@@ -270,7 +270,8 @@ class TimelineRow(TypedDict):
     """A row of a run's timeline: a step, one of its attempts, a call, or a branch of a fan-out.
 
     `parent` is the key of the row that it is below. `state` is finished, failed, open, waiting, interrupted,
-    skipped or planned; planned rows come last.
+    skipped or planned; planned rows come last. `cost`, in millionths of a dollar, is null where none is
+    known: no model was asked, or one without a price.
     """
 
     key: str
@@ -283,7 +284,7 @@ class TimelineRow(TypedDict):
     ended_at: Instant | None
     step: str | None
     tokens: int
-    cost: int
+    cost: int | None
 
 
 class RunPage(RunState):

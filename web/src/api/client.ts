@@ -118,6 +118,19 @@ export const showRun = (id: string, signal?: AbortSignal) => get<RunPage>(`${run
 export const showStep = (id: string, step: string, signal?: AbortSignal) => get<T.StepPage>(`${run(id)}/step`, { step }, signal)
 export const listCalls = (id: string, step?: string) => get<T.CallList>(`${run(id)}/calls`, { step })
 export const listArtifacts = (id: string) => get<T.ArtifactList>(`${run(id)}/artifacts`)
+/** One receipt as it is on disk: `file` is its name, the rest its content. */
+export interface ReceiptShown extends Record<string, unknown> {
+  file: string
+  step_id: string
+  status: string
+  attempts: unknown[]
+  duration_ms: number
+  completed_at: string
+}
+export const listReceipts = (id: string, signal?: AbortSignal) =>
+  get<Omit<T.ReceiptList, 'receipts'> & { receipts: ReceiptShown[] }>(`${run(id)}/receipts`, {}, signal)
+/** The end of what the commands of a step printed. */
+export const readPrinted = (id: string, step: string, signal?: AbortSignal) => get<T.PrintedShown>(`${run(id)}/log`, { step }, signal)
 export const artifactAddress = (id: string, artifact: string) => address(`${run(id)}/artifact`, { id: artifact })
 export const drawRun = (id: string, signal?: AbortSignal) => get<Drawing>(`${run(id)}/graph`, {}, signal)
 export const previewResume = (id: string, action?: string) => get<T.ResumePreview>(`${run(id)}/resume`, { action })

@@ -1866,7 +1866,7 @@ export interface TickShown {
 /** A row of a run's timeline: a step, one of its attempts, a call, or a branch of a fan-out. */
 export interface TimelineRow {
   began_at: string | null
-  cost: number
+  cost: number | null
   detail: string
   ended_at: string | null
   key: string

@@ -3,9 +3,9 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { Link } from 'wouter'
-import { getUsage, listLimits, Problem, resetLimits, setLimit } from '../api/client'
+import { getUsage, listLimits, Problem, resetLimits, serverNow, setLimit } from '../api/client'
 import type { MeasureShown, ScopeShown, UsageShown } from '../api/types'
-import { Bars } from '../parts/Bars'
+import { Bars, limitIsNear } from '../parts/Bars'
 import { ConfirmDialog, Dialog } from '../parts/Dialog'
 import { Icon } from '../parts/Icon'
 import { Meter } from '../parts/Meter'
@@ -16,7 +16,7 @@ import { chatAddress, runAddress, search, useParams } from '../state/address'
 import { keys } from '../state/keys'
 import { useFollow, useOffline } from '../state/live'
 import { useRole } from '../state/me'
-import { amount, counted, money, parseAmount, whole } from '../words/money'
+import { amount, counted, money, parseAmount, total, whole } from '../words/money'
 
 const BYS = ['run', 'chat', 'project', 'day', 'pipeline', 'model'] as const
 const MEASURES = ['tokens', 'cost', 'calls'] as const
@@ -65,7 +65,7 @@ function Today() {
   const tokenLimit = scope?.tokens.limit ?? base?.tokens.limit ?? null
   return (
     <div className="kp">
-      <div className="card"><span className="h">Today, UTC</span><b>{money(usage?.cost_micro ?? 0)}</b><Meter spent={usage?.cost_micro ?? 0} reserved={cost?.reserved ?? 0} limit={limit} /><div className="line">{limit ? `of ${money(limit)}` : 'no limit'}<span className="grow" />{!!cost?.reserved && `${money(cost.reserved)} reserved`}</div></div>
+      <div className="card"><span className="h">Today, UTC</span><b>{total(usage?.cost_micro ?? 0, usage?.tokens ?? 0)}</b><Meter spent={usage?.cost_micro ?? 0} reserved={cost?.reserved ?? 0} limit={limit} /><div className="line">{limit ? `of ${money(limit)}` : 'no limit'}<span className="grow" />{!!cost?.reserved && `${money(cost.reserved)} reserved`}</div></div>
       <div className="card"><span className="h">Tokens today</span><b>{whole(usage?.tokens ?? 0)}</b><Meter spent={usage?.tokens ?? 0} reserved={scope?.tokens.reserved ?? 0} limit={tokenLimit} /><div className="line">{whole(usage?.input ?? 0)} in · {whole(usage?.output ?? 0)} out{guessed > 0 && ` · ${whole(guessed)} estimated`}</div></div>
       <div className="card"><span className="h">Read from a cache</span><b>{whole(usage?.cached ?? 0)}</b><Meter spent={usage?.cached ?? 0} reserved={0} limit={usage?.input || null} /><div className="line">of {whole(usage?.input ?? 0)} tokens in, {counted(usage?.calls ?? 0, 'call')}</div></div>
       <div className="card"><span className="h">Estimated, not confirmed</span><b>{whole(estimated)}</b><Meter spent={0} reserved={estimated} limit={calls || null} /><div className="line">{counted(estimated, 'call')} whose process died{stats && stats.runs.stalled ? ` · ${stats.runs.stalled} runs without their process` : ''}</div></div>
@@ -82,15 +82,25 @@ function Usage({ by }: { by: (typeof BYS)[number] }) {
   const isPriced = usage.some((one) => one.cost_micro > 0)
   const name = `${isPriced ? 'Cost' : 'Tokens'} by ${by}`
   const limit = isPriced && by === 'day' ? limits?.scopes.find((one) => one.scope === 'day')?.cost_micro.limit ?? null : null
-  const shown = by === 'day' ? [...usage].reverse().slice(-14) : usage.slice(0, 20)
+  const bars = by === 'day' ? lastDays(usage).map((one) => ({ name: one.what, short: String(Number(one.what.slice(-2))), value: isPriced ? one.cost_micro : one.tokens })) : []
   return (
     <section className="card" aria-label={name}>
-      <header>{name}<span className="grow" />{limit && <span className="leg" style={{ fontWeight: 450 }}><span><i style={{ background: 'var(--interrupted-solid)', height: 2, verticalAlign: 3 }} />limit</span></span>}</header>
+      <header>{name}<span className="grow" />{limit && <span className="leg" style={{ fontWeight: 450 }}>{limitIsNear(bars, limit) ? <span><i style={{ background: 'var(--interrupted-solid)', height: 2, verticalAlign: 3 }} />limit</span> : <span className="dim">limit {money(limit)}, far above</span>}</span>}</header>
       {!usage.length ? <div className="none"><p>Nothing was spent yet.</p></div>
-        : by === 'day' ? <div style={{ padding: '14px 16px 8px' }}><Bars label={name} bars={shown.map((one) => ({ name: one.what, short: String(Number(one.what.slice(-2))), value: isPriced ? one.cost_micro : one.tokens }))} words={isPriced ? money : whole} limit={limit} /></div>
-        : <UsageTable usage={shown} by={by} isPriced={isPriced} />}
+        : by === 'day' ? <div style={{ padding: '14px 16px 8px' }}><Bars label={name} bars={bars} words={isPriced ? money : whole} limit={limit} /></div>
+        : <UsageTable usage={usage.slice(0, 20)} by={by} isPriced={isPriced} />}
     </section>
   )
+}
+
+const DAYS = 14
+/** The last days up to today, also those on which nothing was spent. */
+function lastDays(usage: readonly UsageShown[]) {
+  const known = new Map(usage.map((one) => [one.what, one]))
+  return Array.from({ length: DAYS }, (_, at) => {
+    const what = new Date(serverNow() - (DAYS - 1 - at) * 86_400_000).toISOString().slice(0, 10)
+    return known.get(what) ?? { what, cost_micro: 0, tokens: 0 }
+  })
 }
 
 function UsageTable({ usage, by, isPriced }: { usage: readonly UsageShown[]; by: string; isPriced: boolean }) {
@@ -101,7 +111,7 @@ function UsageTable({ usage, by, isPriced }: { usage: readonly UsageShown[]; by:
     <table className="grid-list">
       <thead><tr><th>{by[0]!.toUpperCase() + by.slice(1)}</th><th className="hide-s" style={{ width: '30%' }}>Share</th><th className="right hide-s">Calls</th><th className="right hide-s">In</th><th className="right hide-s">Out</th><th className="right">Tokens</th><th className="right">Cost</th></tr></thead>
       <tbody>{usage.map((one) => (
-        <tr key={one.what}><td className="strong">{link(one.what)}</td><td className="hide-s"><div className="meter"><i style={{ width: `${(value(one) / most) * 100}%` }} /></div></td><td className="right num hide-s">{whole(one.calls)}</td><td className="right num hide-s">{whole(one.input)}</td><td className="right num hide-s">{whole(one.output)}</td><td className="right num">{whole(one.tokens)}</td><td className="right num">{money(one.cost_micro)}</td></tr>
+        <tr key={one.what}><td className="strong">{link(one.what)}</td><td className="hide-s"><div className="meter"><i style={{ width: `${(value(one) / most) * 100}%` }} /></div></td><td className="right num hide-s">{whole(one.calls)}</td><td className="right num hide-s">{whole(one.input)}</td><td className="right num hide-s">{whole(one.output)}</td><td className="right num">{whole(one.tokens)}</td><td className="right num">{total(one.cost_micro, one.tokens)}</td></tr>
       ))}</tbody>
     </table>
   )

@@ -1,7 +1,7 @@
 /** What happened, why did it stop, what did it cost? */
 
 import { useQuery } from '@tanstack/react-query'
-import { lazy, Suspense, useEffect, useMemo, useState, type ReactNode } from 'react'
+import { lazy, Suspense, useEffect, useMemo, useRef, useState, type ReactNode } from 'react'
 import { Link, useLocation } from 'wouter'
 import { cancelWorkflow, drawRun, pauseRun, Problem, showRun } from '../api/client'
 import type { RunPage } from '../api/types'
@@ -28,7 +28,7 @@ import { useFollow, useOffline } from '../state/live'
 import { useMessages } from '../state/messages'
 import { useRole } from '../state/me'
 import { span } from '../words/durations'
-import { money, whole } from '../words/money'
+import { costOf, whole } from '../words/money'
 
 const RunTabs = lazy(() => import('./RunTabs'))
 
@@ -73,6 +73,11 @@ function Loaded({ page }: { page: RunPage }) {
     r: () => document.querySelector<HTMLButtonElement>('#resume-slot button')?.click(),
     Escape: () => step && change({ step: null, panel: null }),
   })
+  // On a phone the tabs are wider than the screen.
+  const tabs = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    tabs.current?.querySelector('.on')?.scrollIntoView({ block: 'nearest', inline: 'nearest' })
+  }, [tab])
   const pick = (one: string | null) => change({ step: one, panel: null })
   return (
     <>
@@ -91,7 +96,7 @@ function Loaded({ page }: { page: RunPage }) {
       </header>
       {question ? <div className="slot"><GateCard gate={question} /></div>
         : page.banner && <div className="slot"><BannerSlot banner={page.banner} run={page} startOpen={params.get('limits') === 'open'} /></div>}
-      <div className="tabs" role="tablist" aria-label="Run">
+      <div className="tabs" role="tablist" aria-label="Run" ref={tabs}>
         {TABS.map((one) => (
           <button key={one} type="button" role="tab" aria-selected={one === tab} className={one === tab ? 'on' : ''} onClick={() => change({ tab: one === 'steps' ? null : one })}>
             {one[0]!.toUpperCase() + one.slice(1)}{count(page, one)}
@@ -174,16 +179,19 @@ function Verdicts({ gate }: { gate: Question }) {
   )
 }
 
+const callsOf = (page: RunPage) => page.timeline.filter((row) => row.kind === 'call')
+
 function Meta({ page }: { page: RunPage }) {
   const spent = useSpent(page)
   const took = (milliseconds: number, word: string) => (milliseconds >= 500 ? `, ${span(rounded(milliseconds / 1000))} ${word}` : '')
   const item = (icon: IconName, text: ReactNode, hide = false) => <span className={hide ? 'hide-s' : ''}><Icon name={icon} size="sm" /><span className="cut">{text}</span></span>
   return (
     <div className="meta num">
+      {!page.banner && page.status !== 'waiting' && <span className="now" title={page.now}>{page.now}</span>}
       {page.chat && !page.chat.startsWith('run/') && item('chat', <Link href={chatAddress(page.chat)}>{page.chat}</Link>)}
       {item('pipeline', `${page.pipeline}${page.pipeline_version ? ` v${page.pipeline_version}` : ''}`)}
       {spent && item('clock', `${span(rounded(spent.work / 1000))} working${took(spent.wait, 'waiting')}${took(spent.stop, 'stopped')}`)}
-      {item('gauge', `${whole(page.tokens)} tokens · ${money(page.cost)}`)}
+      {page.tokens > 0 && item('gauge', `${whole(page.tokens)} tokens · ${costOf(callsOf(page), page.cost)}`)}
       {(page.holder || !isOver(page)) && item('worker', page.holder ?? 'no process holds it', true)}
       {page.workspace?.branch && item('branch', <span className="mono" title={page.workspace.branch}>{page.workspace.branch.length > 20 ? `${page.workspace.branch.slice(0, 16)}…` : page.workspace.branch}</span>, true)}
       {page.simulated !== null && item('play', 'simulated')}
@@ -236,7 +244,7 @@ function Steps({ page, step, pick }: { page: RunPage; step: string | null; pick:
           </div>
           <div className="body" ref={scroller} tabIndex={0} role="region" aria-label="Timeline">
             {page.timeline.length ? <Timeline page={page} picked={step} onPick={pick} isTrue={isTrue} scroller={scroller} gateNodes={gateNodes} /> : <Empty><p>{page.now}</p></Empty>}
-            <Stops stops={page.stops} again={page.kept.again} />
+            <Stops stops={page.stops} kept={page.kept} />
           </div>
         </section>
         {(step || narrow === 'step') && (

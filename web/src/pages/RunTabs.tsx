@@ -16,7 +16,10 @@ import { Age, TimeOfDay } from '../parts/Time'
 import { runAddress, useParams } from '../state/address'
 import { keys } from '../state/keys'
 import { useEvents, useMessages } from '../state/messages'
-import { bytes, money, whole } from '../words/money'
+import { isElsewhere, useReceipts } from '../state/files'
+import { useRole } from '../state/me'
+import { span } from '../words/durations'
+import { bytes, cost, costOf, counted, money, whole } from '../words/money'
 
 export default function RunTabs({ page, tab }: { page: RunPage; tab: string }) {
   switch (tab) {
@@ -151,38 +154,60 @@ function Files({ page }: { page: RunPage }) {
   )
 }
 
+/** The receipts as they are on disk, and what disagrees with the log. Whoever may not read files sees the steps. */
 function Receipts({ page }: { page: RunPage }) {
   const [, change] = useParams()
-  const steps = page.steps.filter((one) => one.finished_at)
-  if (!steps.length) return <div className="none"><p>A step that finishes leaves a receipt. None has finished.</p></div>
+  const may = useRole('operator')
+  const query = useReceipts(page)
+  if (query.isError && !isElsewhere(query.error)) return <ErrorBox error={query.error} again={() => void query.refetch()} />
+  if (query.isLoading) return <Skeleton />
+  const files = query.data?.receipts
+  const found = query.data?.found ?? []
+  const rows = files?.map((one) => ({ step: one.step_id, status: one.status, attempts: one.attempts.length, seconds: one.duration_ms / 1000, at: one.completed_at, file: one.file }))
+    ?? page.steps.filter((one) => one.finished_at).map((one) => ({ step: one.step, status: one.status, attempts: one.attempts, seconds: null, at: one.finished_at!, file: '' }))
   return (
-    <table className="grid-list"><thead><tr><th>Step</th><th>Outcome</th><th className="right">Attempts</th><th className="right">Finished</th><th><span className="sr">Receipt</span></th></tr></thead>
-      <tbody>{steps.map((one) => (
-        <tr key={one.step}>
-          <td className="strong">{one.step}</td><td><span className="line"><StatusGlyph of={one.status} /><span className="mid">{one.status}</span></span></td><td className="right num">{one.attempts}</td>
-          <td className="right dim"><Age at={one.finished_at!} /></td>
-          <td className="right"><button type="button" className="link small" onClick={() => change({ tab: null, step: one.step, panel: 'receipt' }, true)}>Receipt</button></td>
-        </tr>
-      ))}</tbody></table>
+    <>
+      {isElsewhere(query.error) && <p className="mid" style={{ padding: '14px 24px 6px' }}>{query.error.message}</p>}
+      {!may && rows.length > 0 && <p className="mid" style={{ padding: '14px 24px 6px' }}>Who may operate runs can read the files.</p>}
+      {found.map((one) => (
+        <div key={one.file} className="line" role="alert" style={{ padding: '10px 24px 0', alignItems: 'flex-start' }}>
+          <StatusGlyph of="interrupted" /><span className="grow" style={{ overflowWrap: 'anywhere' }}>{one.says} <span className="dim">Only what the log stands for is trusted.</span></span>
+        </div>
+      ))}
+      {rows.length ? (
+        <table className="grid-list"><thead><tr><th>Step</th><th className="hide-s">File</th><th>Outcome</th><th className="right hide-s">Attempts</th><th className="right hide-s">Took</th><th className="right">Finished</th><th><span className="sr">Receipt</span></th></tr></thead>
+          <tbody>{rows.map((one) => (
+            <tr key={one.step}>
+              <td className="strong" style={{ overflowWrap: 'anywhere' }}>{one.step}</td><td className="mono dim hide-s" style={{ overflowWrap: 'anywhere' }}>{one.file || '–'}</td>
+              <td><span className="line"><StatusGlyph of={one.status} /><span className="mid">{one.status.replaceAll('_', ' ')}</span></span></td><td className="right num hide-s">{one.attempts || '–'}</td>
+              <td className="right num hide-s">{one.seconds === null ? '–' : span(one.seconds)}</td><td className="right dim"><Age at={one.at} /></td>
+              <td className="right"><button type="button" className="link small" onClick={() => change({ tab: null, step: one.step, panel: 'receipt' }, true)}>Receipt</button></td>
+            </tr>
+          ))}</tbody></table>
+      ) : !found.length && <div className="none"><p>A step that finishes leaves a receipt. {page.steps_finished ? 'There is none on the server’s machine.' : 'None has finished.'}</p></div>}
+    </>
   )
 }
 
 function Cost({ page }: { page: RunPage }) {
-  const steps = page.timeline.filter((row) => row.kind === 'step' && (row.tokens > 0 || row.cost > 0))
+  const steps = page.timeline.filter((row) => row.kind === 'step' && (row.tokens > 0 || row.cost))
   const most = Math.max(1, ...steps.map((row) => row.tokens))
-  const calls = (step: string | null) => page.timeline.filter((row) => row.kind === 'call' && row.step === step && row.tokens > 0).length
+  const calls = page.timeline.filter((row) => row.kind === 'call' && row.tokens > 0)
+  const of = (step: string | null) => calls.filter((row) => row.step === step)
+  const isOver = page.status === 'completed' || page.status === 'cancelled'
+  const when = page.banner ? 'if it is resumed now' : 'if it stopped now'
   return (
     <div className="pad grid gap-4" style={{ paddingTop: 16 }}>
       <div className="kp">
-        <div className="card"><span className="h">Cost</span><b>{money(page.cost)}</b><div className="line">{whole(page.tokens)} tokens</div></div>
-        <div className="card"><span className="h">Kept through stops</span><b>{money(page.kept.cost)}</b><div className="line">{whole(page.kept.answers)} answers, {whole(page.kept.steps)} steps</div></div>
-        <div className="card"><span className="h">Asked for again</span><b>{whole(page.kept.again)}</b><div className="line">answers, if it is resumed now</div></div>
+        <div className="card"><span className="h">Cost</span><b>{costOf(calls, page.cost)}</b><div className="line">{whole(page.tokens)} tokens</div></div>
+        <div className="card"><span className="h">{page.stops.length ? 'Kept through stops' : 'Kept if it stops'}</span><b>{page.kept.cost ? money(page.kept.cost) : counted(page.kept.answers, 'answer')}</b><div className="line">{page.kept.cost ? `${counted(page.kept.answers, 'answer')}, ` : 'and '}{counted(page.kept.steps, 'step')}</div></div>
+        <div className="card"><span className="h">Asked for again</span><b>{isOver ? '–' : whole(page.kept.again)}</b><div className="line">{isOver ? 'the run is over' : `${page.kept.again === 1 ? 'answer' : 'answers'}, ${when}`}</div></div>
         <div className="card"><span className="h">Stops</span><b>{whole(page.stops.length)}</b><div className="line">{page.claims > 1 ? `claimed ${whole(page.claims)} times` : 'claimed once'}</div></div>
       </div>
       {steps.length ? (
         <div className="card" style={{ overflow: 'hidden' }}><table className="grid-list"><thead><tr><th>Step</th><th className="hide-s" style={{ width: '34%' }}>Share</th><th className="right hide-s">Answers</th><th className="right">Tokens</th><th className="right">Cost</th></tr></thead>
           <tbody>{[...steps].sort((a, b) => b.tokens - a.tokens).map((row) => (
-            <tr key={row.key}><td className="strong" style={{ overflowWrap: 'anywhere' }}>{row.step}</td><td className="hide-s"><div className="meter"><i style={{ width: `${(row.tokens / most) * 100}%` }} /></div></td><td className="right num hide-s">{calls(row.step)}</td><td className="right num">{whole(row.tokens)}</td><td className="right num">{money(row.cost)}</td></tr>
+            <tr key={row.key}><td className="strong" style={{ overflowWrap: 'anywhere' }}>{row.step}</td><td className="hide-s"><div className="meter"><i style={{ width: `${(row.tokens / most) * 100}%` }} /></div></td><td className="right num hide-s">{of(row.step).length}</td><td className="right num">{whole(row.tokens)}</td><td className="right num">{cost(row.cost)}</td></tr>
           ))}</tbody></table></div>
       ) : <p className="mid">No model was asked in this run.</p>}
     </div>

@@ -8,6 +8,9 @@ export interface Bar {
   value: number
 }
 
+/** Whether a limit is drawn: one that is far above all bars would leave nothing of them to see. */
+export const limitIsNear = (bars: readonly { value: number }[], limit: number) => limit <= 5 * Math.max(...bars.map((bar) => bar.value))
+
 const H = 176
 const BASE = 149
 
@@ -20,7 +23,9 @@ export function Bars({ label, bars, words, limit }: { label: string; bars: reado
     return () => watch.disconnect()
   }, [])
   const room = wide - 60
-  const most = nice(Math.max(1, limit ?? 0, ...bars.map((bar) => bar.value)))
+  const highest = Math.max(1, ...bars.map((bar) => bar.value))
+  const isNear = limit !== null && limitIsNear(bars, limit)
+  const most = nice(isNear ? Math.max(limit, highest) : highest)
   const y = (value: number) => BASE - (value / most) * 130
   const step = Math.min(73, room / Math.max(1, bars.length))
   const lines = [0.25, 0.5, 0.75, 1].map((share) => share * most)
@@ -28,7 +33,7 @@ export function Bars({ label, bars, words, limit }: { label: string; bars: reado
     <div ref={box} style={{ position: 'relative' }}>
       <svg viewBox={`0 0 ${wide} ${H}`} className="plot" aria-hidden="true">
         {lines.map((value) => <g key={value}><path d={`M0 ${y(value)}H${room}`} stroke="var(--line)" /><text x={wide - 2} y={y(value) + 4} textAnchor="end">{words(value)}</text></g>)}
-        {limit !== null && <path d={`M0 ${y(limit)}H${room}`} stroke="var(--interrupted-solid)" strokeDasharray="4 3" strokeWidth="1.5" />}
+        {isNear && <path d={`M0 ${y(limit)}H${room}`} stroke="var(--interrupted-solid)" strokeDasharray="4 3" strokeWidth="1.5" />}
         {bars.map((bar, at) => (
           <g key={bar.name}>
             <title>{`${bar.name}: ${words(bar.value)}`}</title>

@@ -45,6 +45,9 @@ function lines(run: ChatRunShown): Line[] {
   return ranked.sort((a, b) => a.at - b.at).map(({ line }) => line)
 }
 
+/** What that cost; nothing where no price is known. */
+const spentWords = (micro: number) => (micro ? ` · ${money(micro)}` : '')
+
 export function Plan({ page, run, onClose }: { page: ChatPage; run: ChatRunShown; onClose: () => void }) {
   const limits = useQuery({ queryKey: keys.limits, queryFn: ({ signal }) => listLimits(signal) }).data
   const scope = limits?.scopes.find((one) => one.scope === `chat/${page.chat}`)
@@ -69,7 +72,7 @@ export function Plan({ page, run, onClose }: { page: ChatPage; run: ChatRunShown
       <div className="part">
         <div className="line"><span className="strong grow">Tokens of this chat</span><span className="num mid">{whole(spent)}</span></div>
         <Meter spent={spent} reserved={scope?.tokens.reserved ?? 0} limit={limit} isStopped={run.reason === 'limit'} />
-        <span className="dim num small">{limit ? `of ${whole(limit)}` : 'no limit'}{run.limit?.measure === 'tokens' && run.reason === 'limit' ? ` · the next call may need ${whole(run.limit.wanted)}` : ` · ${money(scope?.cost_micro.spent ?? run.cost)}`}</span>
+        <span className="dim num small">{limit ? `of ${whole(limit)}` : 'no limit'}{run.limit?.measure === 'tokens' && run.reason === 'limit' ? ` · the next call may need ${whole(run.limit.wanted)}` : spentWords(scope?.cost_micro.spent ?? run.cost)}</span>
       </div>
       <div className="part">
         <span className="strong">{page.runs.length > 1 ? 'Runs' : 'Run'}</span>

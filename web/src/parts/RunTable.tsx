@@ -8,7 +8,7 @@ import type { GateListed, RunListed } from '../api/types'
 import { gateAddress, runAddress } from '../state/address'
 import { useKeys } from '../state/keyboard'
 import { useRole } from '../state/me'
-import { money, short } from '../words/money'
+import { short, total } from '../words/money'
 import { ActionButton } from './ActionButton'
 import { useGates } from './Shell'
 import { Status } from './Status'
@@ -49,8 +49,13 @@ export function RunTable({ runs, at, setAt, selected, onSelect, onSeen, more, sc
     if (to < 0 || to >= runs.length) return
     setAt(to)
     rows.scrollToIndex(to)
+    // Enter opens the row from now on, and not the button that had the focus.
+    scroller.current?.focus({ preventScroll: true })
   }
   const here = runs[at]
+  // Read once: a row that comes into view should cost as little as it can.
+  const mayAnswer = useRole('approver')
+  const mayOperate = useRole('operator')
   const gates = useGates().data?.gates
   const asked = useMemo(() => new Map(gates?.map((gate) => [gate.run, gate])), [gates])
   useKeys({
@@ -84,7 +89,7 @@ export function RunTable({ runs, at, setAt, selected, onSelect, onSeen, more, sc
             return (
               <div key={item.key} ref={isNarrow ? rows.measureElement : undefined} data-index={item.index}
                 style={{ position: 'absolute', top: 0, left: 0, right: 0, transform: `translateY(${item.start}px)` }}>
-                <Row run={run} gate={run.status === 'waiting' ? asked.get(run.id) : undefined} index={item.index} isAt={item.index === at} isSelected={selected.has(run.id)} onSelect={onSelect} />
+                <Row run={run} gate={run.status === 'waiting' ? asked.get(run.id) : undefined} index={item.index} isAt={item.index === at} isSelected={selected.has(run.id)} onSelect={onSelect} mayAnswer={mayAnswer} mayOperate={mayOperate} />
               </div>
             )
           })}
@@ -95,13 +100,15 @@ export function RunTable({ runs, at, setAt, selected, onSelect, onSeen, more, sc
   )
 }
 
-const Row = memo(function Row({ run, gate, index, isAt, isSelected, onSelect }: {
+const Row = memo(function Row({ run, gate, index, isAt, isSelected, onSelect, mayAnswer, mayOperate }: {
   run: RunListed
   gate: GateListed | undefined
   index: number
   isAt: boolean
   isSelected: boolean
   onSelect: (id: string, on: boolean) => void
+  mayAnswer: boolean
+  mayOperate: boolean
 }) {
   const [, go] = useLocation()
   const over = run.status === 'completed' || run.status === 'cancelled'
@@ -118,11 +125,11 @@ const Row = memo(function Row({ run, gate, index, isAt, isSelected, onSelect }: 
         {run.is_dismissed && <span className="tag">dismissed</span>}
       </span>
       <span role="cell" className={`c-why ${over ? 'mid' : ''}`}><Why run={run} gate={gate} /></span>
-      <span role="cell" className="c-steps line"><StepTicks ticks={run.ticks} finished={run.steps_finished} planned={run.steps_planned} over={over} />{run.tokens > 0 && <span className="only-s small dim num">· {money(run.cost)}</span>}</span>
+      <span role="cell" className="c-steps line"><StepTicks ticks={run.ticks} finished={run.steps_finished} planned={run.steps_planned} over={over} />{run.tokens > 0 && <span className="only-s small dim num">· {total(run.cost, run.tokens)}</span>}</span>
       <span role="cell" className="c-chat cut mid">{!run.chat || run.chat.startsWith('run/') ? '–' : run.chat}</span>
-      <span role="cell" className="c-cost right num"><span className="dim small">{run.tokens ? short(run.tokens) : '–'}</span>{run.tokens > 0 && <span className="ml-1.5">{money(run.cost)}</span>}</span>
+      <span role="cell" className="c-cost right num"><span className="dim small">{run.tokens ? short(run.tokens) : '–'}</span>{run.tokens > 0 && <span className="ml-1.5">{total(run.cost, run.tokens)}</span>}</span>
       <span role="cell" className="c-changed right dim"><Age at={run.updated_at} /></span>
-      <span role="cell" className="c-act right"><RowAction run={run} /></span>
+      <span role="cell" className="c-act right"><RowAction run={run} mayAnswer={mayAnswer} mayOperate={mayOperate} /></span>
     </div>
   )
 })
@@ -134,12 +141,10 @@ function Why({ run, gate }: { run: RunListed; gate: GateListed | undefined }) {
 }
 
 /** The one thing that would help this run most. */
-function RowAction({ run }: { run: RunListed }) {
+function RowAction({ run, mayAnswer, mayOperate }: { run: RunListed; mayAnswer: boolean; mayOperate: boolean }) {
   const id = `act-${run.id}`
-  const mayAnswer = useRole('approver')
-  const may = useRole('operator')
   if (run.status === 'waiting') return mayAnswer && <Link id={id} className="btn sm" href={gateAddress(run.id, run.next ?? '')}>Answer</Link>
-  if (!may) return null
+  if (!mayOperate) return null
   if (run.step_in_doubt) return <Link id={id} className="btn sm amber" href={runAddress(run.id)}>Decide</Link>
   if (!run.recoverable) return null
   if (run.reason === 'limit') return <Link id={id} className="btn sm amber" href={runAddress(run.id, { limits: 'open' })}>Raise limit</Link>

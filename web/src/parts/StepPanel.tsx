@@ -1,13 +1,14 @@
 /** Everything about one step: what was said, asked and answered, what changed, and what it left. */
 
 import { keepPreviousData, useQuery } from '@tanstack/react-query'
-import type { RunPage, StepPage, TimelineRow } from '../api/types'
+import type { LogPiece, RunPage, StepPage, TimelineRow } from '../api/types'
 import { artifactAddress, showStep } from '../api/client'
 import { useParams } from '../state/address'
 import { keys } from '../state/keys'
+import { isElsewhere, usePrinted, useReceipts } from '../state/files'
 import { useMessages } from '../state/messages'
 import { span } from '../words/durations'
-import { bytes, money, whole } from '../words/money'
+import { bytes, costOf, money, whole } from '../words/money'
 import { tone } from '../words/status'
 import { Following } from './Following'
 import { Icon } from './Icon'
@@ -39,7 +40,8 @@ export function StepPanel({ page, step, onClose }: { page: RunPage; step: string
   const models = calls.filter((one) => /^m\d+$/.test(one.label))
   const said = params.get('panel') as Panel | null
   const panel: Panel = said && PANELS.includes(said) ? said : models.length || !shown ? 'conversation' : shown.prompt ? 'output' : shown.tries.some((one) => one.output) ? 'log' : 'output'
-  const model = models[0]?.detail
+  // Of a call that failed or was lost, the row says why instead.
+  const model = models.find((one) => one.state === 'finished' || one.state === 'open')?.detail
   const where = step.includes('/') ? `in branch ${step.slice(0, step.lastIndexOf('/'))}` : ''
   return (
     <section aria-label={`Step ${step}`} style={{ display: 'contents' }}>
@@ -54,7 +56,7 @@ export function StepPanel({ page, step, onClose }: { page: RunPage; step: string
         <span>Attempt <b>{outline?.attempts ?? 1}</b></span>
         {model && <b>{model}</b>}
         {!!row?.tokens && <span>Tokens <b className="num">{whole(row.tokens)}</b></span>}
-        {!!row?.cost && <span>Cost <b className="num">{money(row.cost)}</b></span>}
+        {!!row?.tokens && <span>Cost <b className="num">{costOf(calls, row.cost ?? 0)}</b></span>}
         {outline?.reason && <span className={tone(row?.state)} style={{ color: 'var(--c)', overflowWrap: 'anywhere' }}>{outline.reason}</span>}
       </div>
       <div className="tabs" role="tablist" style={{ padding: '0 16px', gap: 14 }}>
@@ -116,9 +118,9 @@ function PanelBody({ panel, step, page, calls }: { panel: Panel; step: StepPage;
     case 'calls':
       return calls.length ? <Calls calls={calls} /> : none('This step made no calls.')
     case 'log':
-      return <Tries step={step} />
+      return <Log page={page} step={step} />
     default:
-      return step.receipt ? <><p className="mid">The receipt is a file on the server’s machine:</p><Plain text={step.receipt} /></> : none('This step has no receipt on the server’s machine.')
+      return <Receipt page={page} step={step} />
   }
 }
 
@@ -146,19 +148,64 @@ function Calls({ calls }: { calls: readonly TimelineRow[] }) {
   )
 }
 
-function Tries({ step }: { step: StepPage }) {
-  if (!step.tries.length) return <p className="dim">This step has not begun.</p>
+/** The receipt as it is on disk; who may not read files sees where it is. */
+function Receipt({ page, step }: { page: RunPage; step: StepPage }) {
+  const query = useReceipts(page)
+  const receipt = query.data?.receipts.find((one) => one.step_id === step.step)
+  const found = query.data?.found.find((one) => step.receipt?.endsWith(one.file))
+  if (query.isLoading) return <Skeleton rows={4} />
+  if (!step.receipt && !receipt) return <p className="dim">{step.finished_at ? 'This step has no receipt on the server’s machine.' : 'A step that finishes leaves a receipt. This one has not finished.'}</p>
   return (
     <>
-      {step.log.length > 0 && <Plain text={step.log.join('\n')} />}
-      {step.tries.map((one) => (
-        <div key={`${one.attempt}.${one.number}`} className="grid gap-1.5">
-          <div className="line small mid"><StatusGlyph of={one.outcome ?? 'interrupted'} /><b className="strong">Attempt {one.attempt}{one.number > 1 ? `, try ${one.number}` : ''}</b><span className="grow cut">{one.worker}</span>{one.started_at && <TimeOfDay at={one.started_at} />}</div>
-          {one.reason && <p className="small" style={{ overflowWrap: 'anywhere' }}>{one.reason}</p>}
-          {one.output?.lines.length ? <Plain text={one.output.lines.map((line) => line.text).join('\n')} /> : null}
-          {one.output?.traceback && <Plain text={one.output.traceback} />}
-        </div>
-      ))}
+      {found && <p className="interrupted" role="alert" style={{ color: 'var(--c)', overflowWrap: 'anywhere' }}>{found.says}</p>}
+      {step.receipt && <><p className="mid">A file on the server’s machine:</p><Plain text={step.receipt} /></>}
+      {receipt && <div className="tree"><JsonTree value={receipt} /></div>}
+      {query.isError && <p className="dim">{query.error.message}</p>}
     </>
   )
+}
+
+const STREAMS: Record<string, string> = { stderr: 'to standard error', log: 'logged', traceback: 'traceback' }
+type Piece = Pick<LogPiece, 'stream' | 'text'>
+
+/** What was printed, try by try. Who may not read files sees the last lines, which are stored with the run. */
+function Log({ page, step }: { page: RunPage; step: StepPage }) {
+  const isOpen = page.timeline.some((row) => row.kind === 'step' && row.step === step.step && row.state === 'open')
+  const query = usePrinted(page.id, step.step, step.tries.length, isOpen)
+  if (!step.tries.length) return <p className="dim">This step has not begun.</p>
+  const printed = query.data?.pieces
+  const last = step.tries.at(-1)
+  const known = (one: StepPage['tries'][number]): Piece[] => [
+    { stream: 'stdout', text: one.output?.lines.map((line) => line.text).join('\n') ?? '' },
+    { stream: 'log', text: one === last ? step.log.join('\n') : '' }, { stream: 'traceback', text: one.output?.traceback ?? '' },
+  ]
+  return (
+    <>
+      {isElsewhere(query.error) && <p className="dim">The last lines are shown: {query.error.message}</p>}
+      {query.isError && !isElsewhere(query.error) && <ErrorBox error={query.error} again={() => void query.refetch()} />}
+      {query.data?.is_cut && <p className="dim">Only the end is shown. All of it: <span className="mono">onward logs {page.display_id} {step.step}</span></p>}
+      {step.tries.map((one) => {
+        const pieces = (printed?.filter((piece) => piece.attempt === one.attempt && piece.number === one.number) ?? known(one)).filter((piece) => piece.text.trim())
+        return (
+          <div key={`${one.attempt}.${one.number}`} className="grid gap-1.5">
+            <div className="line small mid"><StatusGlyph of={one.outcome ?? (isOpen && one === last ? 'running' : 'interrupted')} /><b className="strong">Attempt {one.attempt}{one.number > 1 ? `, try ${one.number}` : ''}</b><span className="grow cut">{one.worker}</span>{one.started_at && <TimeOfDay at={one.started_at} />}</div>
+            {one.reason && <p className="small" style={{ overflowWrap: 'anywhere' }}>{one.reason}</p>}
+            {joined(pieces).map((piece, at) => <div key={at}>{STREAMS[piece.stream] && <p className="dim small">{STREAMS[piece.stream]}</p>}<Plain text={piece.text.trimEnd()} /></div>)}
+            {!pieces.length && <p className="dim small">{isOpen && one === last ? 'It has printed nothing yet.' : 'It printed nothing.'}</p>}
+          </div>
+        )
+      })}
+    </>
+  )
+}
+
+/** Pieces of one stream that follow each other are one. */
+function joined(pieces: readonly Piece[]): Piece[] {
+  const all: Piece[] = []
+  for (const piece of pieces) {
+    const tail = all.at(-1)
+    if (tail?.stream === piece.stream) all[all.length - 1] = { stream: tail.stream, text: tail.text + piece.text }
+    else all.push(piece)
+  }
+  return all
 }

@@ -14,6 +14,8 @@ export const keys = {
   calls: (id: string) => ['calls', id] as const,
   checkpoints: (id: string) => ['checkpoints', id] as const,
   artifacts: (id: string) => ['artifacts', id] as const,
+  receipts: (id: string) => ['receipts', id] as const,
+  printed: (id: string, step: string) => ['printed', id, step] as const,
   messages: (of: string) => ['messages', of] as const,
   chats: ['chats'] as const,
   chat: (chat: string) => ['chat', chat] as const,

@@ -10,6 +10,22 @@ export function money(micro: number): string {
   return `${sign}$${Number(dollars.toPrecision(2)).toFixed(digits)}`
 }
 
+/** A cost in a table: a dash where none is known. */
+export function cost(micro: number | null): string {
+  return micro === null ? '–' : money(micro)
+}
+
+/** A sum that says nothing of prices: tokens that cost nothing have no known price, and that is not "$0.00". */
+export function total(micro: number, tokens: number): string {
+  return cost(micro === 0 && tokens > 0 ? null : micro)
+}
+
+/** What calls cost together, in a sentence. */
+export function costOf(calls: readonly { tokens: number; cost: number | null }[], micro: number): string {
+  if (!calls.some((call) => call.tokens > 0 && call.cost === null)) return money(micro)
+  return micro ? `at least ${money(micro)}` : 'price unknown'
+}
+
 /** "41,207" */
 export function whole(count: number): string {
   return count.toLocaleString('en-US')

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { age, clock, countdown, span } from './durations'
-import { amount, money, parseAmount, short } from './money'
+import { amount, cost, costOf, money, parseAmount, short, total } from './money'
 import { tone } from './status'
 
 test('durations have two units at most', () => {
@@ -38,6 +38,14 @@ test('limits are read as they are written', () => {
   expect(parseAmount('calls', '-3')).toBeNull()
   expect([amount('tokens', 500_000), amount('cost_micro', 5_000_000), amount('calls', 0), amount('calls', null)]).toEqual(
     ['500,000', '$5.00', 'none', 'none'])
+})
+
+test('a price that is not known is never shown as nothing', () => {
+  expect([cost(null), cost(0), cost(41_000)]).toEqual(['–', '$0.00', '$0.04'])
+  expect([total(0, 0), total(0, 900), total(41_000, 900)]).toEqual(['$0.00', '–', '$0.04'])
+  const call = (tokens: number, cost: number | null) => ({ tokens, cost })
+  expect([costOf([], 0), costOf([call(9, 0)], 0), costOf([call(9, null)], 0), costOf([call(9, null), call(9, 41_000)], 41_000), costOf([call(0, null)], 0)]).toEqual(
+    ['$0.00', '$0.00', 'price unknown', 'at least $0.04', '$0.00'])
 })
 
 test('a state that is not known is shown as not reached', () => {
