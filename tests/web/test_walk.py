@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.cli.shell import Shell, pipeline
 from tests.web.site import Site, Window, model_at, site_at
@@ -242,6 +242,16 @@ def test_a_limit_is_raised_and_the_run_resumed(browser: Browser, shell: Shell, w
         banner.get_by_role("button", name="Save limits").click()
         expect(banner.get_by_role("alert")).to_be_visible()
         expect(banner.get_by_role("button", name="Resume pipeline")).to_have_count(0)
+        field.fill("a lot")
+        banner.get_by_role("button", name="Save limits").click()
+        expect(banner.get_by_role("alert")).to_have_text("Write a number, or none.")
+        field.fill("5,000,000,000,000,000")
+        banner.get_by_role("button", name="Save limits").click()
+        expect(banner.get_by_role("alert")).to_contain_text("not a whole number from 0 to")
+        expect(field).to_have_value("5,000,000,000,000,000")  # nothing that was written is lost
+        expect(banner.get_by_text("Saved")).to_have_count(0)
+        expect(banner.get_by_role("button", name="Resume pipeline")).to_have_count(0)
+        assert "422" in one.lines.pop(), "the browser writes down the refusal"
         field.fill("500,000")
         banner.get_by_role("button", name="Save limits").click()
         green = banner.get_by_role("button", name="Resume pipeline")
@@ -335,6 +345,34 @@ def test_a_viewer_sees_no_action(site: Site, windows: Windows) -> None:
     for name in ("Cancel…", "Fork…", "Pause"):
         expect(one.page.get_by_role("button", name=name)).to_have_count(0)
     expect(one.page.get_by_role("button", name="Approve")).to_be_disabled()
+    expect(one.page.get_by_text("You may look, and an approver answers.")).to_be_visible()
+
+
+def test_who_is_refused_reads_why(site: Site, windows: Windows) -> None:
+    """The page believes that they may; the server decides, and its sentence is shown."""
+    site.add("ship", YES_NO)
+    run = site.run("ship")
+    site.server.until(run, "waiting")
+    token = site.server.post("/api/tokens", {"name": "eyes", "roles": ["viewer"]})["token"]
+    one = windows(site)
+
+    def promoted(route: Route) -> None:
+        reply = route.fetch()
+        route.fulfill(response=reply, json={**reply.json(), "roles": ["operator"]})
+
+    one.page.route(
+        "**/api/session",
+        lambda route: promoted(route) if route.request.method == "GET" else route.continue_(),
+    )
+    one.sign_in(token=token)
+    one.open(f"/runs/{run}")
+    one.page.get_by_role("button", name="Cancel…").click()
+    one.page.get_by_role("dialog").get_by_role("button", name="Cancel run").click()
+    expect(one.page.locator(".toast")).to_contain_text("needs the role operator; eyes has viewer")
+    expect(one.page.get_by_role("button", name="Cancel…")).to_be_enabled()
+    assert site.server.get(f"/api/runs/{run}")["status"] == "waiting"
+    assert any("403" in line for line in one.lines)
+    one.lines.clear()  # the browser writes down the refusals
 
 
 def _took(site: Site, run: str, step: str) -> str:

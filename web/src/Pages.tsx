@@ -1,6 +1,6 @@
 /** Which address shows which page. */
 
-import { lazy, Suspense, useCallback, useState } from 'react'
+import { lazy, Suspense, useCallback, useEffect, useState } from 'react'
 import { Redirect, Route, Switch, useLocation } from 'wouter'
 import { whenSignedOut } from './api/client'
 import Chats from './pages/Chats'
@@ -9,10 +9,11 @@ import Limits from './pages/Limits'
 import Runs from './pages/Runs'
 import SignIn from './pages/SignIn'
 import { Help } from './parts/Help'
+import { Palette } from './parts/Palette'
 import { Shell, Title } from './parts/Shell'
 import { Boundary, Skeleton } from './parts/States'
 import { Toasts } from './parts/Toasts'
-import { useKeys, useLead } from './state/keyboard'
+import { useChord, useKeys, useLead } from './state/keyboard'
 import { LiveProvider } from './state/live'
 import { toggleTheme } from './state/prefs'
 import { search } from './state/address'
@@ -41,7 +42,14 @@ export function Pages() {
 function Inside({ path, onDenied }: { path: string; onDenied: () => void }) {
   const [, go] = useLocation()
   const [help, setHelp] = useState(false)
+  const [jumps, setJumps] = useState(false)
+  // The link that led here is gone: without this, Tab would begin somewhere in the page.
+  useEffect(() => {
+    const at = document.activeElement
+    if (!at || at === document.body || !at.checkVisibility()) document.getElementById('main')?.focus({ preventScroll: true })
+  }, [path])
   useLead()
+  useChord('k', () => setJumps((is) => !is))
   useKeys({
     'g r': () => go('/runs'),
     'g c': () => go('/chats'),
@@ -52,7 +60,7 @@ function Inside({ path, onDenied }: { path: string; onDenied: () => void }) {
   })
   return (
     <LiveProvider onDenied={onDenied}>
-      <Shell rail={/^\/runs\/./.test(path)}>
+      <Shell rail={/^\/runs\/./.test(path)} onJump={() => setJumps(true)}>
         <Boundary on={path}>
           <Suspense fallback={<Skeleton />}>
             <Switch>
@@ -68,6 +76,7 @@ function Inside({ path, onDenied }: { path: string; onDenied: () => void }) {
         </Boundary>
       </Shell>
       {help && <Help onClose={() => setHelp(false)} />}
+      {jumps && <Palette onClose={() => setJumps(false)} />}
     </LiveProvider>
   )
 }

@@ -98,9 +98,14 @@ function Slot({ banner, run, startOpen }: { banner: BannerShown; run: RunState &
 
 const resume = (run: RunState) => ({ run: run.id, post: (key: string) => resumeWorkflow(run.id, { head: run.head, key }) })
 
+/** Whether a resume would be accepted now: a limit that leaves no room has to be raised first. */
+export const canResume = (run: RunState) =>
+  run.recoverable && !run.step_in_doubt && !(run.banner?.kind === 'limit' && !run.banner.actions.includes('resume'))
+
 /** Resume, with the retry icon: exactly where the server says that the run is recoverable. */
 export function Resume({ run, className = 'btn' }: { run: RunState; className?: string }) {
-  return <ActionButton className={className} icon="retry" busy="Resuming…" act={resume(run)}>Resume</ActionButton>
+  const off = canResume(run) ? undefined : 'The limit leaves no room yet: increase it first.'
+  return <ActionButton className={className} icon="retry" busy="Resuming…" off={off} act={resume(run)}>Resume</ActionButton>
 }
 
 function Go({ to, children }: { to: string; children: ReactNode }) {

@@ -1,22 +1,24 @@
 /** Native dialogs: the browser keeps the focus inside, closes them on Esc and returns the focus. */
 
-import { useEffect, useRef, type ReactNode } from 'react'
+import { useLayoutEffect, useRef, type ReactNode } from 'react'
 
-export function Dialog({ label, drawer = false, onClose, children }: {
+export function Dialog({ label, drawer = false, palette = false, onClose, children }: {
   label: string
   drawer?: boolean
+  palette?: boolean
   onClose: () => void
   children: ReactNode
 }) {
   const box = useRef<HTMLDialogElement>(null)
-  useEffect(() => {
+  // Closed while it is still in the document: only then the browser returns the focus.
+  useLayoutEffect(() => {
     const dialog = box.current
     dialog?.showModal()
     return () => dialog?.close()
   }, [])
   return (
     <dialog
-      ref={box} className={drawer ? 'drawer' : 'dialog'} aria-label={label}
+      ref={box} className={drawer ? 'drawer' : palette ? 'dialog palette' : 'dialog'} aria-label={label}
       onCancel={(event) => { event.preventDefault(); onClose() }}
       onClick={(event) => event.target === box.current && onClose()}
     >

@@ -22,7 +22,8 @@ export function Following({ className, of, grows = false, children }: { classNam
   useEffect(() => {
     // What is shown can grow without a new piece: a font, a picture, a parsed text.
     const watch = new ResizeObserver(() => on && toEnd())
-    for (const child of box.current?.children ?? []) watch.observe(child)
+    // So does the room for it: a card that opens below takes some.
+    for (const one of [box.current, ...(box.current?.children ?? [])]) if (one) watch.observe(one)
     return () => watch.disconnect()
   }, [of, on, toEnd])
   const scrolled = () => {

@@ -72,7 +72,7 @@ export function ForkDrawer({ page, at, onPick, onClose }: { page: RunPage; at: n
             <div className="card" role="radiogroup" aria-labelledby="fork-before" style={{ maxHeight: 260, overflow: 'auto' }}>
               {all.map((one, index) => (
                 <button
-                  key={one.seq} type="button" role="radio" aria-checked={one.seq === at} className={`trow ${one.seq === at ? 'sel' : ''} line w-full`}
+                  key={one.seq} type="button" role="radio" autoFocus={one === (chosen ?? all[0])} aria-checked={one.seq === at} className={`trow ${one.seq === at ? 'sel' : ''} line w-full`}
                   style={{ minHeight: 34, padding: '0 12px', borderBottom: index === all.length - 1 ? 0 : undefined }} onClick={() => onPick(one.seq)}
                 >
                   <span className="mono dim right" style={{ minWidth: 24 }}>{one.seq}</span><span className="grow cut">{before(one, all)}</span>
@@ -83,7 +83,7 @@ export function ForkDrawer({ page, at, onPick, onClose }: { page: RunPage; at: n
             </div>
           )}
         </div>
-        <fieldset><legend className="strong mb-2">Change values</legend><ValueRows rows={values} onChange={setValues} names={Object.keys(chosen?.context ?? page.context).filter((name) => !name.startsWith('graph.'))} /></fieldset>
+        <fieldset><legend className="strong mb-2">Change values</legend><ValueRows rows={values} onChange={setValues} known={chosen?.context ?? page.context} /></fieldset>
         {chosen && (
           <dl className="card grid gap-1 small" style={{ padding: '12px 14px', gridTemplateColumns: '1fr auto' }}>
             <dt className="mid">Taken over</dt><dd className="strong num right">{counted(taken.length, 'step')}, {whole(tokens)} tokens</dd>
@@ -94,8 +94,9 @@ export function ForkDrawer({ page, at, onPick, onClose }: { page: RunPage; at: n
         {problem && <p className="says-error" role="alert">{problem.message} {problem.advice}</p>}
       </form>
       <div className="line justify-end" style={{ padding: '14px 20px', borderTop: '1px solid var(--line)' }}>
+        <span className="grow dim small">{!chosen && query.data ? 'Choose where it starts.' : ''}</span>
         <button type="button" className="btn" onClick={onClose}>Cancel</button>
-        <button type="submit" form="fork" className="btn ink" disabled={!chosen || fork.isPending || !!offline} title={offline}><Icon name="fork" size="sm" />{fork.isPending ? 'Forking…' : 'Fork and run'}</button>
+        <button type="submit" form="fork" className="btn ink" disabled={!chosen || fork.isPending || !!offline} title={offline ?? (chosen ? undefined : 'Choose where it starts.')}><Icon name="fork" size="sm" />{fork.isPending ? 'Forking…' : 'Fork and run'}</button>
       </div>
     </Dialog>
   )

@@ -4,6 +4,7 @@ import { useStored } from '../state/prefs'
 import { Dialog } from './Dialog'
 
 const KEYS: readonly [string, string][] = [
+  ['Ctrl+K', 'Search or jump to'],
   ['G R', 'Runs'], ['G C', 'Chats'], ['G G', 'Gates'], ['G L', 'Limits'],
   ['/', 'Search'], ['J K', 'Next, previous'], ['Enter', 'Open'], ['X', 'Select'], ['R', 'Resume; in Gates reject'],
   ['A', 'In Gates approve, then Enter'], ['F', 'Fork'], ['[ ]', 'Step before, after'], ['.', 'Follow'], ['T', 'Light or dark'], ['Esc', 'Close'],

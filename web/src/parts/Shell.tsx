@@ -21,10 +21,12 @@ const PLACES: readonly { path: string; name: string; icon: IconName }[] = [
   { path: '/limits', name: 'Limits', icon: 'gauge' },
 ]
 
+const JUMP = /Mac|iP/.test(navigator.platform) ? '⌘K' : 'Ctrl K'
+
 export const useStats = () => useQuery({ queryKey: keys.stats, queryFn: ({ signal }) => getStats(signal) })
 export const useGates = () => useQuery({ queryKey: keys.gates, queryFn: ({ signal }) => listGates(signal) })
 
-export function Shell({ rail = false, children }: { rail?: boolean; children: ReactNode }) {
+export function Shell({ rail = false, onJump, children }: { rail?: boolean; onJump: () => void; children: ReactNode }) {
   const [path] = useLocation()
   const stats = useStats().data
   const gates = useGates().data?.gates.length ?? 0
@@ -38,6 +40,9 @@ export function Shell({ rail = false, children }: { rail?: boolean; children: Re
       <a className="btn ink skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById('main')?.focus() }}>Skip to the content</a>
       <nav className="side" aria-label="Main">
         <Link href="/runs" className="brand" aria-label="Onward"><Logo /><span className="nl">Onward</span></Link>
+        <button type="button" className="jumpto" aria-label="Search or jump to" aria-keyshortcuts="Control+K Meta+K" title={rail ? `Search or jump to (${JUMP})` : undefined} onClick={onJump}>
+          <Icon name="search" size={rail ? '' : 'sm'} /><span className="nl grow">Search or jump to</span><kbd>{JUMP}</kbd>
+        </button>
         {PLACES.map(({ path: to, name, icon }) => {
           const on = path === to || path.startsWith(`${to}/`)
           const count = counts[to]

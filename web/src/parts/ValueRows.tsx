@@ -16,7 +16,11 @@ export function parseValue(text: string): unknown {
   }
 }
 
-export function ValueRows({ rows, onChange, names = [] }: { rows: readonly ValueRow[]; onChange: (rows: ValueRow[]) => void; names?: readonly string[] }) {
+/** A value that there is, as it would be written here; cut, for it only reminds. */
+const asWritten = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value)).slice(0, 60)
+
+export function ValueRows({ rows, onChange, known = {} }: { rows: readonly ValueRow[]; onChange: (rows: ValueRow[]) => void; known?: Readonly<Record<string, unknown>> }) {
+  const names = Object.keys(known).filter((name) => !name.startsWith('graph.'))
   const all = [...rows, { name: '', text: '' }]
   const change = (at: number, row: ValueRow) => onChange(at < rows.length ? rows.with(at, row) : [...rows, row])
   return (
@@ -25,7 +29,7 @@ export function ValueRows({ rows, onChange, names = [] }: { rows: readonly Value
       {all.map((row, at) => (
         <div key={at} className="line">
           <span className="field" style={{ flex: '0 0 42%' }}><input className="mono" aria-label="Name" list={names.length ? 'value-names' : undefined} placeholder="add a value…" value={row.name} onChange={(event) => change(at, { ...row, name: event.target.value })} /></span>
-          {at < rows.length && <span className="field grow"><input className="mono" aria-label={`Value of ${row.name}`} placeholder="text or JSON" value={row.text} onChange={(event) => change(at, { ...row, text: event.target.value })} /></span>}
+          {at < rows.length && <span className="field grow"><input className="mono" aria-label={`Value of ${row.name}`} placeholder={row.name in known ? `now ${asWritten(known[row.name])}` : 'text or JSON'} value={row.text} onChange={(event) => change(at, { ...row, text: event.target.value })} /></span>}
           {at < rows.length && <button type="button" className="btn ghost icon" aria-label={`Remove ${row.name}`} onClick={() => onChange(rows.filter((_, other) => other !== at))}><Icon name="close" size="sm" /></button>}
         </div>
       ))}

@@ -36,6 +36,21 @@ export function useKeys(keys: Keys) {
   }, [])
 }
 
+/** Ctrl or ⌘ with a letter, also while somebody writes. */
+export function useChord(letter: string, act: () => void) {
+  const now = useRef(act)
+  now.current = act
+  useEffect(() => {
+    const pressed = (event: KeyboardEvent) => {
+      if (!(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey || event.key.toLowerCase() !== letter) return
+      event.preventDefault()
+      now.current()
+    }
+    addEventListener('keydown', pressed)
+    return () => removeEventListener('keydown', pressed)
+  }, [letter])
+}
+
 /** "G" waits a second for the letter after it. Mounted once; it hears keys before the pages do. */
 export function useLead() {
   useEffect(() => {
