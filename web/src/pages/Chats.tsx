@@ -17,7 +17,7 @@ import { Command, ErrorBox, Skeleton } from '../parts/States'
 import { StatusGlyph, StatusPill } from '../parts/Status'
 import { Age } from '../parts/Time'
 import { chatAddress, runAddress } from '../state/address'
-import { conversationOf, type Conversation } from '../state/apply'
+import { conversationOf, SILENCE, type Conversation } from '../state/apply'
 import { useKeys } from '../state/keyboard'
 import { keys } from '../state/keys'
 import { useFollow } from '../state/live'
@@ -97,9 +97,10 @@ function Open({ chat, chats }: { chat: string; chats: readonly ChatListed[] }) {
     const read = conversationOf(page.messages)
     cache.setQueryData<Conversation>(keys.messages(chat), (known) => (known && known.position >= read.position ? known : read))
   }, [page, chat, cache])
-  const { data: said } = useQuery<Conversation>({ queryKey: keys.messages(chat), enabled: false })
+  // Only whether it was read: each piece that comes would draw the whole page again.
+  const { data: isRead } = useQuery({ queryKey: keys.messages(chat), enabled: false, select: (said: Conversation) => !!said })
   const run = page?.runs[0]
-  useFollow(page && said && { of: chat, ...(run ? { run: run.id } : {}) })
+  useFollow(page && isRead ? { of: chat, ...(run ? { run: run.id } : {}) } : undefined)
 
   if (query.isError && !page) return <><Title>{chat}</Title><ErrorBox error={query.error} again={() => void query.refetch()} /></>
   const word = run?.status === 'waiting' && page?.gate ? 'Waiting for you' : undefined
@@ -117,7 +118,7 @@ function Open({ chat, chats }: { chat: string; chats: readonly ChatListed[] }) {
         <List chats={chats} chat={chat} />
         <section className="conv" aria-label="Conversation">
           {run && <Strip run={run} onOpen={() => setPlanOpen(true)} />}
-          {!page || !said ? <div className="scroll"><Skeleton rows={5} /></div> : <Talk page={page} said={said} />}
+          {!page || !isRead ? <div className="scroll"><Skeleton rows={5} /></div> : <Talk page={page} />}
           <div className="dock">
             {page?.gate ? <GateCard gate={page.gate} /> : run && page?.banner && <BannerSlot banner={page.banner} run={bannerRun(page)} />}
             {page && <Composer chat={chat} page={page} />}
@@ -143,7 +144,8 @@ function Strip({ run, onOpen }: { run: ChatRunShown; onOpen: () => void }) {
   )
 }
 
-function Talk({ page, said }: { page: ChatPage; said: Conversation }) {
+function Talk({ page }: { page: ChatPage }) {
+  const { data: said = SILENCE } = useQuery<Conversation>({ queryKey: keys.messages(page.chat), enabled: false })
   const open = new Set(page.runs.filter((run) => run.status === 'running').map((run) => run.id))
   const messages = said.messages
   const facts = useMemo(() => new Map(page.messages.map((one): [string, CallFacts] => [

@@ -56,8 +56,9 @@ function Loaded({ page }: { page: RunPage }) {
   const fork = params.get('fork')
   const gate = page.status === 'waiting' ? page.gates.find((one) => one.decided === null && !one.expired) : undefined
   const question: Question | undefined = useMemo(() => gate && { ...gate, run: page.id }, [gate, page.id])
-  const messages = useMessages(page.id, tab === 'messages' || (tab === 'steps' && !!step))
-  useFollow({ run: page.id, events: tab === 'events', ...(messages.data ? { of: page.id } : {}) })
+  // Only whether they were read: each piece that comes would draw the whole page again.
+  const { isSuccess: areRead } = useMessages(page.id, tab === 'messages' || (tab === 'steps' && !!step))
+  useFollow({ run: page.id, events: tab === 'events', ...(areRead ? { of: page.id } : {}) })
 
   const may = useRole('operator')
   const started = page.timeline.filter((row) => row.kind === 'step' && row.step)

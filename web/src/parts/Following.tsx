@@ -1,6 +1,6 @@
 /** A list that stays at its end while the reader is there, and never moves what is read otherwise. */
 
-import { useCallback, useEffect, useLayoutEffect, useRef, useState, type ReactNode } from 'react'
+import { Children, useCallback, useEffect, useLayoutEffect, useRef, useState, type ReactNode } from 'react'
 import { useKeys } from '../state/keyboard'
 import { Icon } from './Icon'
 
@@ -16,6 +16,7 @@ export function Following({ className, of, grows = false, children }: { classNam
     own.current = true
     list.scrollTop = list.scrollHeight
   }, [])
+  const count = Children.count(children)
   useLayoutEffect(() => {
     if (on) toEnd()
   }, [of, on, toEnd])
@@ -25,7 +26,7 @@ export function Following({ className, of, grows = false, children }: { classNam
     // So does the room for it: a card that opens below takes some.
     for (const one of [box.current, ...(box.current?.children ?? [])]) if (one) watch.observe(one)
     return () => watch.disconnect()
-  }, [of, on, toEnd])
+  }, [count, on, toEnd])
   const scrolled = () => {
     const list = box.current!
     if (own.current) return void (own.current = false)
