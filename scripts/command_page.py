@@ -19,11 +19,11 @@ def command_page(generated: str) -> str:
         raise SystemExit(f"give these commands examples and exit codes in cli/manual/: {', '.join(missing)}")
     lines = [
         *("# Commands", "", generated, ""),
-        "`onward COMMAND --help` says the same in the terminal. Before or after every command: `--db`,",
+        "`onward COMMAND --help` prints the same in the terminal. Before or after every command: `--db`,",
         "`--json`, `--app`, `--server`, `--profile`, `--runs`, `--files`",
-        "([configuration](configuration.md)). What `--json` prints: [JSON](json.md). With `--server URL`",
-        "(`ONWARD_SERVER`) or `--profile NAME`, commands that look at runs or decide about them, and",
-        "`submit`, ask a server instead of a database.",
+        "([configuration](configuration.md)). The output of `--json`: [JSON](json.md). With `--server URL`",
+        "(`ONWARD_SERVER`) or `--profile NAME`, commands that show or change runs, and",
+        "`submit`, use a server instead of a database.",
         *("", "| command | what it does |", "|---|---|"),
         *(f"| [`{name}`](#onward-{name}) | {says} |" for name, _, says in COMMANDS),
     ]

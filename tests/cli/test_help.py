@@ -85,7 +85,7 @@ def test_no_usage_line_says_args(helps: Callable[[str], Done], name: str) -> Non
 
 def test_the_help_of_a_command_says_all_of_its_docstring(helps: Callable[[str], Done]) -> None:
     said = " ".join(helps("export").out.split())
-    assert "The file is a snapshot of the database; the runs stay where they are, and continue." in said
+    assert "The file is a snapshot; the runs in the database stay, and continue." in said
 
 
 @pytest.mark.parametrize(

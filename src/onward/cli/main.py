@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from onward.redact.redactor import Redactor
 
 HELP = (
-    "Durable runs of AI agent pipelines: kill a run anywhere, and it continues after its last finished step."
+    "Durable runs of AI agent pipelines: kill a run at any point, and it continues after its last finished "
+    "step."
 )
 EPILOGUE = (
     "Before or after every command: --db, --json, --app, --server, --profile, --runs, --files.\n\n"
@@ -43,12 +44,12 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("run", "start/run", "Run a pipeline in the foreground."),
     ("simulate-script", "start/check", "Print a simulation script for a pipeline."),
     ("status", "look/status", "List runs, or show the status of one."),
-    ("show", "look/show", "Show one run or one of its steps: what happened, what is open."),
+    ("show", "look/show", "Show one run or one of its steps: what happened, and what is unfinished."),
     ("logs", "look/files", "Print the output of a run's commands and agents."),
     ("messages", "look/show", "Print the messages of a run's models, or of a chat."),
     ("events", "look/show", "Print a run's log."),
     ("checkpoints", "look/show", "List a run's checkpoints."),
-    ("graph", "look/graph", "Draw a pipeline, or a run in its pipeline."),
+    ("graph", "look/graph", "Draw a pipeline, or what a run did in it."),
     ("files", "look/files", "Write a run's files from its log."),
     ("receipts", "look/files", "List a run's receipts, check them against its log and rewrite them."),
     ("calls", "look/show", "List the calls inside a run's steps."),
@@ -58,7 +59,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("skip", "decide/resume", "Skip the step that stopped and continue."),
     ("abort", "decide/resume", "Cancel a run that has stopped."),
     ("replay", "start/run", "Fork a run at a checkpoint and run the fork."),
-    ("pause", "decide/control", "Ask a run to stop; it can be resumed."),
+    ("pause", "decide/control", "Stop a run so that it can be resumed."),
     ("cancel", "decide/control", "Cancel a run for good."),
     ("dismiss", "decide/control", "Stop suggesting a stopped run, and stop resuming it automatically."),
     ("steer", "decide/control", "Give a run's agents an instruction while it is running."),
@@ -67,23 +68,23 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("chat", "start/chat", "Send a message to a chat: resume, steer, answer or start a run."),
     ("chats", "look/chat", "List chats, or show one with its runs and messages."),
     ("submit", "start/submit", "Create one or many runs, for workers to execute."),
-    ("serve", "operate/serve", "Serve the API and the page, and execute runs."),
-    ("tokens", "operate/access", "List, add and revoke the tokens of a server, or print a link."),
+    ("serve", "operate/serve", "Serve the API and the web page, and execute runs."),
+    ("tokens", "operate/access", "List, add and revoke the tokens of a server, or print a link to sign in."),
     ("audit", "operate/access", "List the changes requested over HTTP."),
     ("worker", "operate/workers", "Claim due runs and execute them."),
     ("workers", "operate/workers", "List the processes that hold runs."),
-    ("recover", "operate/workers", "Find runs whose process died, once."),
+    ("recover", "operate/workers", "Find runs whose process died, and interrupt or requeue them."),
     ("notifications", "look/status", "List notifications, sent and pending."),
-    ("models", "operate/check", "Show which providers of models are set up, and what models cost."),
-    ("tools", "operate/check", "Show which tools agents may be allowed to use, and their rules."),
+    ("models", "operate/check", "Show which model providers are set up, and the prices of models."),
+    ("tools", "operate/check", "Show the tools that agents can be given, and their rules."),
     ("limits", "operate/limits", "Show, set or reset limits on tokens, cost and calls."),
     ("usage", "look/limits", "Show what calls cost, by day, run, chat, project, pipeline or model."),
     ("stats", "operate/status", "Summarize the database in numbers."),
     ("effect", "operate/effect", "Run a command at most once."),
     ("gc", "operate/storage", "Delete old runs that have ended."),
-    ("export", "operate/storage", "Write whole runs into a file."),
+    ("export", "operate/storage", "Write whole runs to a file."),
     ("import", "operate/storage", "Import the runs of a file."),
-    ("verify", "operate/check", "Check that everything stored matches the logs."),
+    ("verify", "operate/check", "Check that all stored data matches the logs."),
     ("doctor", "operate/check", "Check the installation and the database."),
     ("version", "operate/about", "Print the version."),
     ("completion", "operate/about", "Print a completion script for a shell."),

@@ -17,8 +17,8 @@ import msgspec
 from onward.cli.output import FAILED, FINE, INTERRUPTED, UNFINISHED, USAGE
 
 Codes = Mapping[int | str, str]
-REFUSED = "it was refused, or the database could not be used"
-MISUSED = "the command line is wrong, or what it names cannot be read"
+REFUSED = "the request was refused, or the database could not be used"
+MISUSED = "the command line is wrong, or something that it names cannot be read"
 LOOK: Codes = {FINE: "done", FAILED: REFUSED, USAGE: MISUSED, INTERRUPTED: "Ctrl-C"}
 RUN: Codes = {
     FINE: "the run completed",
@@ -41,7 +41,7 @@ class Manual(msgspec.Struct, frozen=True):
 
 RUNNING: Mapping[str, Manual] = {
     "validate": Manual(
-        {"onward validate hello.dot": "all problems, with line and column"},
+        {"onward validate hello.dot": "list all problems, with line and column"},
         {
             FINE: "valid, perhaps with warnings",
             USAGE: "the pipeline cannot run, or cannot be read",
@@ -49,10 +49,10 @@ RUNNING: Mapping[str, Manual] = {
     ),
     "run": Manual(
         {
-            "onward run hello.dot": "run it here, from its start",
-            "onward run hello.dot --simulate": "let every step succeed without executing it",
-            "onward run hello.dot --set topic=tea --set count:=3": "give it context values",
-            "onward run site.py:build --set topic=tea": "the flow `build` of a file of Python",
+            "onward run hello.dot": "run it here, from the start",
+            "onward run hello.dot --simulate": "simulate it: every step succeeds, and nothing is executed",
+            "onward run hello.dot --set topic=tea --set count:=3": "set context values",
+            "onward run site.py:build --set topic=tea": "the flow `build` in a Python file",
             "onward run site@2": "version 2 of a registered pipeline",
         },
         RUN,
@@ -66,15 +66,18 @@ RUNNING: Mapping[str, Manual] = {
         {
             "onward resume 4k7m2q": "continue after the last finished step",
             "onward resume 4k7m2q --dry-run": "print what would run, change nothing",
-            "onward resume 4k7m2q --accept-changes": "with the pipeline file as it is now",
-            "onward resume 4k7m2q --raise day.tokens=400000": "raise the limit that stopped it first",
+            "onward resume 4k7m2q --accept-changes": "use the changed pipeline file",
+            "onward resume 4k7m2q --raise day.tokens=400000": "first raise the limit that stopped it",
         },
-        {**CONTINUE, FINE: "the run completed; with --queue or --dry-run, it was decided or shown"},
+        {
+            **CONTINUE,
+            FINE: "the run completed; with --queue, it is queued; with --dry-run, the plan was printed",
+        },
     ),
     "replay": Manual(
         {
-            "onward replay 4k7m2q --from write --set topic=tea": "fork before a step, with another value",
-            "onward checkpoints 4k7m2q": "lists all points at which a fork can begin",
+            "onward replay 4k7m2q --from write --set topic=tea": "fork before a step, with a different value",
+            "onward checkpoints 4k7m2q": "list all points where a fork can start",
             "onward replay 4k7m2q --checkpoint 9": "fork at one of them, and run",
         },
         {**RUN, FINE: "the fork completed; with --no-run, it was created"},
@@ -83,11 +86,12 @@ RUNNING: Mapping[str, Manual] = {
         {
             'onward chat site-7 "build me a landing page" --watch': "start a run, and execute it here",
             'onward chat site-7 "continue?"': "resume the run that stopped",
-            'onward chat site-7 "a shop instead" --fresh': "give up the old run, and start over",
+            'onward chat site-7 "a shop instead" --fresh': "cancel the old run, and start over",
         },
         {
-            FINE: "the message is stored, and what follows is queued; with --watch, its run completed",
-            FAILED: f"it is stored and nothing could follow; with --watch, its run failed; or {REFUSED}",
+            FINE: "the message is stored and will be processed; with --watch, its run completed",
+            FAILED: "the message is stored, but could not be processed; with --watch, its run failed; or "
+            f"{REFUSED}",
             USAGE: MISUSED,
             UNFINISHED: "the chat waits for an answer; with --watch, its run is not finished",
         },
@@ -95,8 +99,8 @@ RUNNING: Mapping[str, Manual] = {
     ),
     "submit": Manual(
         {
-            "onward submit hello.dot --priority 5": "a worker takes it before others",
-            "onward submit hello.dot --from-jsonl runs.jsonl": "a run for every line",
+            "onward submit hello.dot --priority 5": "a worker claims it before runs of lower priority",
+            "onward submit hello.dot --from-jsonl runs.jsonl": "one run per line",
         },
         {**LOOK, FINE: "the run is queued", USAGE: "the command line or the pipeline is wrong"},
         takes="FILE|NAME",
@@ -122,8 +126,8 @@ LOOKING: Mapping[str, Manual] = {
     ),
     "logs": Manual(
         {
-            "onward logs 4k7m2q": "what its steps printed",
-            "onward logs 4k7m2q test --stderr --follow": "the errors of one step, as they come",
+            "onward logs 4k7m2q": "the output of its steps",
+            "onward logs 4k7m2q test --stderr --follow": "the standard error of one step, live",
         },
         LOOK,
     ),
@@ -138,7 +142,7 @@ LOOKING: Mapping[str, Manual] = {
     "events": Manual(
         {
             "onward events 4k7m2q --follow": "the log, and new events as they are appended",
-            "onward events 4k7m2q --after 12 --json": "one JSON object a line, from event 13",
+            "onward events 4k7m2q --after 12 --json": "one JSON object per line, from event 13",
         },
         LOOK,
     ),
@@ -151,36 +155,36 @@ LOOKING: Mapping[str, Manual] = {
         LOOK,
         takes="RUN|FILE",
     ),
-    "files": Manual({"onward files 4k7m2q --out copy": "write the run's files below copy/"}, LOOK),
+    "files": Manual({"onward files 4k7m2q --out copy": "write the run's files to copy/"}, LOOK),
     "receipts": Manual(
-        {"onward receipts 4k7m2q": "list them, and rewrite what disagrees with the log"},
-        {**LOOK, FAILED: f"something still disagrees with the log; or {REFUSED}"},
+        {"onward receipts 4k7m2q": "list them, and rewrite those that contradict the log"},
+        {**LOOK, FAILED: f"something still contradicts the log; or {REFUSED}"},
     ),
     "calls": Manual(
         {
             "onward calls 4k7m2q": "model requests, effects and functions, with tokens and cost",
-            "onward calls 4k7m2q --step write": "those of one node",
+            "onward calls 4k7m2q --step write": "only the calls of one node",
         },
         LOOK,
     ),
     "artifacts": Manual(
         {
             "onward artifacts 4k7m2q": "list them",
-            "onward artifacts 4k7m2q report --out report.md": "write one into a file",
+            "onward artifacts 4k7m2q report --out report.md": "write one to a file",
         },
         LOOK,
     ),
     "notifications": Manual(
         {
             "onward notifications --failed": "failed notifications, and why they failed",
-            "onward notifications --retry ID": "deliver one again",
+            "onward notifications --retry ID": "deliver one notification again",
         },
         LOOK,
     ),
     "chats": Manual(
         {
             "onward chats": "the chats, newest first",
-            "onward chats site-7": "the runs and messages of one, and what is pending",
+            "onward chats site-7": "one chat: its runs, its messages, and what is pending",
         },
         LOOK,
         takes="[show CHAT]",
@@ -196,22 +200,23 @@ LOOKING: Mapping[str, Manual] = {
 
 
 DECIDING: Mapping[str, Manual] = {
-    "retry": Manual({"onward retry 4k7m2q": "run the stopped step again, and continue"}, CONTINUE),
+    "retry": Manual({"onward retry 4k7m2q": "retry the stopped step, and continue"}, CONTINUE),
     "skip": Manual({"onward skip 4k7m2q": "continue after the stopped step"}, CONTINUE),
-    "abort": Manual({"onward abort 4k7m2q": "give the run up; nothing is undone"}, LOOK),
+    "abort": Manual({"onward abort 4k7m2q": "cancel the run; nothing is undone"}, LOOK),
     "pause": Manual(
         {"onward pause 4k7m2q": "stop after the current step", "onward pause 4k7m2q --after now": "stop now"},
         {
-            FINE: "the run is paused, or completed meanwhile; with --no-wait, the request is stored",
+            FINE: "the run is paused, or completed before it could pause; with --no-wait, the request is "
+            "stored",
             FAILED: f"{ENDED}; or {REFUSED}",
             USAGE: MISUSED,
             UNFINISHED: "the request is stored, and the run did not stop in time, or was interrupted",
         },
     ),
     "cancel": Manual(
-        {'onward cancel 4k7m2q --reason "wrong branch"': "end it for good"},
+        {'onward cancel 4k7m2q --reason "wrong branch"': "cancel it for good"},
         {
-            FINE: "the run is cancelled, or completed meanwhile; with --no-wait, the request is stored",
+            FINE: "the run is cancelled, or completed before that; with --no-wait, the request is stored",
             FAILED: f"{ENDED}; or {REFUSED}",
             USAGE: MISUSED,
             UNFINISHED: "the request is stored, and the run did not stop in time",
@@ -222,13 +227,13 @@ DECIDING: Mapping[str, Manual] = {
         LOOK,
     ),
     "steer": Manual(
-        {'onward steer 4k7m2q "use the new API"': "the next agent step gets the instruction"}, LOOK
+        {'onward steer 4k7m2q "use the new API"': "the next agent step receives the instruction"}, LOOK
     ),
     "answer": Manual(
         {
             "onward answer": "the open gates of all runs",
             "onward answer 4k7m2q Yes": "choose, and continue the run",
-            'onward answer 4k7m2q --reject --text "too slow" --no-run': "only decide",
+            'onward answer 4k7m2q --reject --text "too slow" --no-run': "only store the answer",
         },
         {
             **RUN,
@@ -242,23 +247,23 @@ OPERATING: Mapping[str, Manual] = {
     "worker": Manual(
         {
             "onward worker --concurrency 8": "execute up to 8 runs at once, until a signal",
-            "onward worker --until-idle": "stop when nothing is due",
+            "onward worker --until-idle": "stop when no run is due",
         },
         {
-            FINE: "stopped as asked, and all its runs were handed back",
-            FAILED: f"runs were cut off when the grace time ended; or {REFUSED}",
+            FINE: "stopped as requested, and all its runs were returned to the queue",
+            FAILED: f"runs were cut off at the end of the grace time; or {REFUSED}",
             USAGE: MISUSED,
         },
     ),
     "serve": Manual(
         {
             "onward serve": "on this machine only, at port 8765; prints a link to sign in",
-            "onward serve --no-worker": "execute nothing here",
+            "onward serve --no-worker": "leave the execution to other workers",
         },
         {
-            FINE: "stopped as asked, and all its runs were handed back",
-            FAILED: f"runs were cut off when the grace time ended; or {REFUSED}",
-            USAGE: "the command line or a setting is wrong, the port is taken, or others could read tokens",
+            FINE: "stopped as requested, and all its runs were returned to the queue",
+            FAILED: f"runs were cut off at the end of the grace time; or {REFUSED}",
+            USAGE: "the command line or a setting is wrong, the port is in use, or others could read tokens",
         },
     ),
     "tokens": Manual(
@@ -266,67 +271,67 @@ OPERATING: Mapping[str, Manual] = {
             "onward tokens": "who may use the server, and until when",
             "onward tokens add ci --role operator --expires 90d": "a new token, printed once",
             "onward tokens revoke ci": "revoke it, and end its sessions",
-            "onward tokens link": "a link that signs a browser in once",
+            "onward tokens link": "a one-time link to sign in with a browser",
         },
         LOOK,
         takes="[list | add NAME | revoke NAME | link]",
     ),
     "audit": Manual({"onward audit --limit 20": "the newest changes, and who requested them"}, LOOK),
-    "workers": Manual({"onward workers": "who holds runs, and who is dead"}, LOOK),
+    "workers": Manual({"onward workers": "which processes hold runs, and which are dead"}, LOOK),
     "recover": Manual(
         {"onward recover": "stop or requeue the runs of dead processes"},
         {**LOOK, FAILED: f"a run could not be recovered; or {REFUSED}"},
     ),
     "models": Manual(
         {
-            "onward models": "which providers are set up, and why not; what their models cost",
-            "onward models --all": "the prices of all models that have one",
+            "onward models": "which providers are set up, why others are not, and prices",
+            "onward models --all": "all known prices",
             "onward models --json": "for a program",
         },
         {FINE: "done", USAGE: MISUSED},
     ),
     "tools": Manual(
         {
-            "onward tools": "which tools there are, which ask a person first, and which may be repeated",
-            "onward tools --json": "for a program, with the descriptions that models get",
+            "onward tools": "all tools, which of them need approval, and which may be repeated",
+            "onward tools --json": "as JSON, with the descriptions sent to models",
         },
         {FINE: "done", USAGE: MISUSED},
     ),
     "limits": Manual(
         {
-            "onward limits": "what is set, spent and reserved",
+            "onward limits": "limits, spending and reservations",
             "onward limits set day tokens 200000": "for every UTC day",
-            "onward limits set run/4k7m2q cost 2.50": "dollars, for one run; 0 is no limit",
-            "onward limits reset day": "forget what was set",
+            "onward limits set run/4k7m2q cost 2.50": "dollars, for one run; 0 means no limit",
+            "onward limits reset day": "remove the limits that were set for it",
         },
         LOOK,
         takes="[show | set SCOPE KEY VALUE | reset SCOPE]",
     ),
     "pipelines": Manual(
         {
-            "onward pipelines": "what is registered, and which versions new runs get",
+            "onward pipelines": "what is registered, and which versions new runs use",
             "onward pipelines add site.dot": "check it, and store it as the next version of its name",
             "onward pipelines show site --version 1": "the source of a version, and all versions",
-            "onward pipelines enable site 1": "let new runs get version 1 again",
+            "onward pipelines enable site 1": "let new runs use version 1 again",
             "onward pipelines remove site": "new runs can no longer use it",
         },
         LOOK,
         takes="[list | add FILE | show NAME | enable NAME VERSION | remove NAME]",
     ),
-    "stats": Manual({"onward stats --json": "the database in numbers, for a program"}, LOOK),
+    "stats": Manual({"onward stats --json": "the summary as JSON"}, LOOK),
     "effect": Manual(
         {
-            "onward effect charge-42 -- ./charge.sh 42": "charge once, however often this is called",
-            "onward effect charge-42": "how it stands",
-            "onward effect charge-42 --forget": "it was not done: the next call runs it",
+            "onward effect charge-42 -- ./charge.sh 42": "charge once, even if this is called again",
+            "onward effect charge-42": "show its state",
+            "onward effect charge-42 --forget": "it was not done; the next call runs it",
         },
         {
             FINE: "done; with a command, the command's own exit code",
             FAILED: REFUSED,
             USAGE: MISUSED,
-            UNFINISHED: "it is in doubt, or under way elsewhere",
+            UNFINISHED: "the effect is in doubt, or another process is running it",
             126: "the command cannot be executed",
-            127: "there is no such command",
+            127: "the command was not found",
             "128+N": "the command was ended by signal N",
         },
         takes="KEY [-- COMMAND...]",
@@ -347,7 +352,7 @@ OPERATING: Mapping[str, Manual] = {
         takes="[RUN...]",
     ),
     "import": Manual(
-        {"onward import backup.jsonl.zst --paused": "nothing continues before it is resumed"},
+        {"onward import backup.jsonl.zst --paused": "no imported run continues until it is resumed"},
         {**LOOK, FAILED: f"the file is not a valid export; or {REFUSED}"},
     ),
     "verify": Manual(

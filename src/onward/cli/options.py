@@ -34,7 +34,7 @@ class Common:
         str | None,
         Parameter(help="The database: a path or a postgresql:// address (ONWARD_DB; .onward/onward.db)."),
     ] = None
-    json: Annotated[bool, Parameter(help="Print JSON with stable names.")] = False
+    json: Annotated[bool, Parameter(help="Print JSON with stable field names.")] = False
     app: Annotated[
         str | None,
         Parameter(
@@ -45,17 +45,17 @@ class Common:
     server: Annotated[
         str | None,
         Parameter(
-            help="Ask this server instead of a database, such as http://127.0.0.1:8765 (ONWARD_SERVER).",
+            help="Use this server instead of a database, such as http://127.0.0.1:8765 (ONWARD_SERVER).",
             metavar="URL",
         ),
     ] = None
     profile: Annotated[
         str | None,
-        Parameter(help="Ask the server of this name in ~/.config/onward/profiles.toml.", metavar="NAME"),
+        Parameter(help="Use the server with this name in ~/.config/onward/profiles.toml.", metavar="NAME"),
     ] = None
     runs: Annotated[
         str | None,
-        Parameter(help="The directory for the files of runs (ONWARD_RUNS; next to the database)."),
+        Parameter(help="The directory for run files (ONWARD_RUNS; default: next to the database)."),
     ] = None
     files: Annotated[
         str | None,
@@ -82,7 +82,7 @@ PipelineWord = Annotated[
     Parameter(
         name="FILE|NAME",
         help="The pipeline: a DOT file; a flow, as FILE.py:NAME (docs/flows.md); or a registered NAME or "
-        "NAME@VERSION (docs/pipelines.md). A file that exists wins.",
+        "NAME@VERSION (docs/pipelines.md). An existing file takes precedence.",
     ),
 ]
 StepName = Annotated[
@@ -98,20 +98,21 @@ Settings = Annotated[
 ]
 Tags = Annotated[
     tuple[str, ...],
-    Parameter(name="--tag", help="A tag to find the run by. Repeatable.", show_default=False),
+    Parameter(name="--tag", help="A tag to find the run with. Repeatable.", show_default=False),
 ]
 Answers = Annotated[
     str | None,
     Parameter(
-        help="How gates are answered: prompt asks here, auto takes the approving choice, wait leaves the run "
-        "waiting; or the name of an interviewer of the app. Default: prompt on a terminal, wait elsewhere."
+        help="How to answer gates: prompt asks in this terminal, auto takes the approving choice, wait "
+        "leaves the run waiting; or the name of an interviewer that the app registers. Default: prompt "
+        "on a terminal, otherwise wait."
     ),
 ]
 Simulate = Annotated[
     str | None,
     Parameter(
-        help="Execute nothing: agents, tools and your handlers all succeed, or answer as SCRIPT.json says "
-        "(docs/simulation.md; write --simulate=NAME if it is not called *.json).",
+        help="Execute nothing: agents, tools and your handlers succeed, or return the results in SCRIPT.json "
+        "(docs/simulation.md; write --simulate=NAME if the file is not called *.json).",
         metavar="[SCRIPT.json]",
     ),
 ]
@@ -122,7 +123,11 @@ OutDirectory = Annotated[
     str | None, Parameter(name="--out", help="Write them here instead of the run's own directory.")
 ]
 Verbose = Annotated[
-    bool, Parameter(name=("--verbose", "-v"), help="Print what commands print, as it comes, after its step.")
+    bool,
+    Parameter(
+        name=("--verbose", "-v"),
+        help="Print the output of commands as it arrives, each line after the name of its step.",
+    ),
 ]
 Wait = Annotated[bool, Parameter(help="Wait until the process that holds the run releases it.")]
 
@@ -131,7 +136,7 @@ WorkingDirectory = Annotated[
     str | None,
     Parameter(
         name="--cwd",
-        help="The directory that the run's commands work in, from now on (docs/environment.md).",
+        help="The working directory of the run's commands from now on (docs/environment.md).",
         metavar="DIR",
     ),
 ]
@@ -150,7 +155,7 @@ class Continue:
     original: Original = False
     wait: Wait = False
     queue: Annotated[
-        bool, Parameter(help="Only store the decision: the run is queued, and a worker executes it.")
+        bool, Parameter(help="Only store the decision and queue the run; a worker executes it.")
     ] = False
     answers: Answers = None
     cwd: WorkingDirectory = None
@@ -161,22 +166,24 @@ CONTINUE = Continue()
 LogFormat = Annotated[
     Literal["text", "json"] | None,
     Parameter(
-        help="text: lines for people; json: one object per line on standard error, with its run and step "
+        help="text for people, or json: one object per line on standard error, with run and step "
         "(ONWARD_LOG; text)."
     ),
 ]
-RunId = Annotated[str | None, Parameter(help="Your own id for the new run: 1 to 64 of a-z, 0-9 and -.")]
+RunId = Annotated[
+    str | None, Parameter(help="The id of the new run: 1 to 64 of a-z, 0-9 and -. Default: a generated id.")
+]
 Chat = Annotated[
     str | None,
     Parameter(
-        help="The chat of the run's models, whose limits apply (docs/messages.md). Default: a chat of its "
-        "own.",
+        help="The chat for the run's models, whose limits apply (docs/messages.md). Default: a chat only for "
+        "this run.",
     ),
 ]
 Project = Annotated[
     str | None,
     Parameter(
-        help="The project of the run, whose limits apply and whose usage includes the run (docs/limits.md)."
+        help="The project of the run: its limits apply, and its usage includes the run (docs/limits.md)."
     ),
 ]
 Workspace = Annotated[

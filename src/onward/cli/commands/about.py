@@ -36,7 +36,7 @@ def completion(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Print a completion script for a shell; save it where the shell looks, as in the examples.
+    """Print a completion script for a shell; save it where the shell looks for it, as in the examples.
 
     It completes commands, flags and their values, files, and the runs of the database.
     """

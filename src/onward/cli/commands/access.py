@@ -23,9 +23,9 @@ AUDIT_HEADINGS = ("AT", "BY", "OPERATION", "SUBJECT", "STATUS", "FROM")
 
 
 async def tokens(
-    action: Annotated[Literal["list", "add", "revoke", "link"], Parameter(help="What to do.")] = "list",
+    action: Annotated[Literal["list", "add", "revoke", "link"], Parameter(help="The action.")] = "list",
     name: Annotated[
-        str | None, Parameter(help="With add, a name: a-z, 0-9 and -. With revoke, a name or an id.")
+        str | None, Parameter(help="With add: a name (a-z, 0-9 and -). With revoke: a name or an id.")
     ] = None,
     /,
     *,
@@ -47,8 +47,8 @@ async def tokens(
 ) -> int:
     """List, add and revoke the tokens of a server, or print a new link to sign in.
 
-    A token is shown once, when it is made. `link` prints a link for a browser that works once, within ten
-    minutes, with the rights of this machine's token.
+    A token is shown only once, when it is created. `link` prints a link to sign in with a browser; it works
+    once, within ten minutes, with the roles of this machine's token.
     """
     if action in ("list", "link") and name is not None:
         raise InvalidInput(f"`onward tokens {action}` takes no name.")
@@ -127,7 +127,8 @@ async def audit(
 ) -> int:
     """List the changes requested over HTTP, newest first.
 
-    Each change is recorded before it is made. If one has no status, the server died before it replied.
+    Each change is recorded before it is made. A change without a status means that the server died before it
+    replied.
     """
     async with access_of(common) as access:
         found = await access.list_audit(ListAudit(limit=limit))

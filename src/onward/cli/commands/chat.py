@@ -51,11 +51,14 @@ async def chat(
     /,
     *,
     fresh: Annotated[
-        bool, Parameter(help="Start over: a run that stopped or is under way is cancelled as superseded.")
+        bool,
+        Parameter(help="Start over: a run that has stopped or is in progress is cancelled as superseded."),
     ] = False,
     resume: Annotated[
         bool,
-        Parameter(help="Continue the run that stopped, also one that failed, whatever its on_message says."),
+        Parameter(
+            help="Resume the run that stopped, even if it failed, regardless of its on_message setting."
+        ),
     ] = False,
     project: Project = None,
     pipeline: Annotated[
@@ -63,7 +66,7 @@ async def chat(
         Parameter(help="The registered pipeline of a new run: NAME or NAME@VERSION.", metavar="NAME"),
     ] = None,
     key: Annotated[
-        str | None, Parameter(help="A message with the same key counts once, however often you send it.")
+        str | None, Parameter(help="The idempotency key: messages with the same key are stored once.")
     ] = None,
     watch: Annotated[
         bool, Parameter(help="Execute the run here and print its messages, until it stops.")
@@ -71,8 +74,8 @@ async def chat(
     cwd: Annotated[
         str | None,
         Parameter(
-            help="The directory that the commands of a new run work in. Default: with --watch the current "
-            "one, else wherever the worker was started.",
+            help="The working directory of a new run's commands. Default: with --watch the current one, "
+            "otherwise where the worker was started.",
             metavar="DIR",
         ),
     ] = None,
@@ -83,10 +86,10 @@ async def chat(
 ) -> int:
     """Send a message to a chat: it is stored first, then a run is resumed, steered, answered or started.
 
-    If the chat has a stopped run, the message resumes it. If a run is under way, the message waits for it, or
-    steers it if the pipeline says so. If a gate is open, the message answers it, or shows the question. In
-    every other case a run starts: of the registered pipeline that suits the message, or of a built-in one
-    that just answers (docs/chats.md). Without --watch a worker executes the run.
+    If the chat has a stopped run, the message resumes it. If a run is in progress, the message waits for it,
+    or steers it if the pipeline allows that. If a gate is open, the message answers it, or shows the
+    question. Otherwise a run starts, of the registered pipeline that fits the message, or of a built-in one
+    that only answers (docs/chats.md). Without --watch a worker executes the run.
     """
     if cwd is not None or (watch and server_of(common) is None):
         cwd = directory_of(cwd, is_here=watch)
@@ -287,15 +290,15 @@ NO_CHATS = 'no chats yet; start one with `onward chat NAME "…"`.'
 
 
 async def chats(
-    action: Annotated[Literal["list", "show"], Parameter(help="What to do.")] = "list",
-    name: Annotated[str | None, Parameter(name="CHAT", help="With show: the chat.")] = None,
+    action: Annotated[Literal["list", "show"], Parameter(help="The action.")] = "list",
+    name: Annotated[str | None, Parameter(name="CHAT", help="With show: the name of the chat.")] = None,
     /,
     *,
     limit: Annotated[int, number(LIMIT, help="How many chats to list, or runs of one to show.")] = 20,
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """List chats, newest first, or show one: its runs with plans and stops, its messages, what is pending."""
+    """List chats, newest first, or show one: its runs, plans, stops, messages, and what is pending."""
     if (name is None) is not (action == "list"):
         raise InvalidInput("name the chat to show, as in `onward chats show site-7`; `list` takes no name.")
     async with _looking(common, out) as looking:

@@ -50,8 +50,8 @@ async def validate(
 ) -> int:
     """Check a pipeline and list its problems, each with line and column. Nothing is executed.
 
-    A file with errors of syntax is checked no further. Whatever `onward run` would refuse on this machine is
-    an error, such as a handler that is not registered.
+    If the file has syntax errors, nothing else is checked. Anything that `onward run` would reject on this
+    machine is an error, such as a handler that is not registered.
     """
     app = common_app(common)
     try:
@@ -77,9 +77,9 @@ def _counted(findings: Sequence[Diagnostic], severity: Severity) -> str:
 
 
 async def verify(run: RunName | None = None, /, *, common: Common = COMMON, out: Out) -> int:
-    """Read whole logs, check their hash chains, and compare everything else that is stored with them.
+    """Read whole logs, check their hash chains, and compare all other stored data with them.
 
-    The directory of a run lists the steps that were acknowledged: one that its log lost is reported too.
+    The directory of a run lists its acknowledged steps, so steps that the log has lost are reported too.
     """
     checked: list[RunVerified] = []
     async with store_with_homes(common) as (store, homes):
@@ -96,7 +96,7 @@ async def verify(run: RunName | None = None, /, *, common: Common = COMMON, out:
 
 
 async def doctor(*, common: Common = COMMON, out: Out) -> int:
-    """Check whether the installation and the database are fit for runs."""
+    """Check whether the installation and the database can execute runs."""
     settings = load_settings(db=common.db, app=common.app)
     app = app_of(settings)
     programs = {
@@ -145,9 +145,9 @@ def models(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Show which providers of models and which programs are set up, what models cost, and the default model.
+    """Show which model providers and agent programs are set up, the prices of models, and the default model.
 
-    No provider is contacted, no key is read and no program started: a provider may still refuse its key.
+    No provider is contacted, no key is read and no program is started: a provider may still reject its key.
     """
     settings = load_settings(db=common.db, app=common.app)
     found = list_models(
@@ -217,7 +217,7 @@ NO_DEFAULT_TOOLS = "a node gets the tools that it names in allowed_tools; withou
 
 
 async def tools(*, common: Common = COMMON, out: Out) -> int:
-    """Show which tools agents may be allowed to use, and under which rules.
+    """Show the tools that agents can be given, and the rules of each.
 
     Each tool has rules of its own, which [tools.NAME] in onward.toml can change (docs/configuration.md).
     """

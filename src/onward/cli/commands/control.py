@@ -49,14 +49,14 @@ async def pause(
     *,
     after: Annotated[
         Literal["step", "call", "now"],
-        Parameter(help="Let the step finish, let the call finish, or stop now."),
+        Parameter(help="When to stop: after the current step, after the current call, or now."),
     ] = "step",
     wait: Wait = True,
     timeout: Timeout = 60.0,
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Ask a run to stop, so that it can be resumed; at once if no live process holds it."""
+    """Stop a run so that it can be resumed. A run that no live process holds stops at once."""
     asking, timeout_s = PauseRun(run=run, after=after), timeout if wait else 0
     async with remote.desk_of(common, out) as server:
         if server is not None:
@@ -111,7 +111,7 @@ async def _ask(
     wanted: RunStatus,
     stopped: Callable[[RunState], Awaitable[RunState]] | None,
 ) -> int:
-    """Ask, wait until the run stands still if `stopped` waits for that, and say how it stands."""
+    """Ask, wait until the run stands still if `stopped` waits for that, and print its state."""
     run = await ask()
     if run["status"] == RunStatus.RUNNING and stopped is not None:
         desk.out.say(f"run {called(run['id'])} has been asked; waiting for its holder")
@@ -152,7 +152,7 @@ async def steer(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Give a run's agents an instruction; the next agent step gets it, in whichever process."""
+    """Send an instruction to a run's agents; the next agent step receives it, in any process."""
     async with _deciding(common, out) as decide:
         told = await decide.steer_run(SteerRun(run=run, text=text))
         waiting = len(told["steering"])

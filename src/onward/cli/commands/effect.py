@@ -26,12 +26,15 @@ OPEN = ("effect_in_doubt", "effect_under_way")
 
 
 async def effect(
-    key: Annotated[str, Parameter(help="The key of the effect; inside a step it belongs to that step.")],
+    key: Annotated[
+        str, Parameter(help="The key of the effect; inside a step, the key is local to that step.")
+    ],
     /,
     *command: Annotated[str, Parameter(help="The command, after `--`.")],
     retry: Annotated[bool, Parameter(help="The effect is in doubt: run the command again.")] = False,
     forget: Annotated[
-        bool, Parameter(help="Forget the effect: it was not done, or should be done again. Runs nothing.")
+        bool,
+        Parameter(help="Forget the effect, because it was not done or should be done again. Runs nothing."),
     ] = False,
     done: Annotated[
         str | None,
@@ -41,20 +44,21 @@ async def effect(
         bool, Parameter(help="Remember only exit code 0; after a failure the command runs again.")
     ] = False,
     no_wait: Annotated[
-        bool, Parameter(help="If it is being run elsewhere, say so instead of waiting for its result.")
+        bool,
+        Parameter(help="If another process is running it, report that instead of waiting for its result."),
     ] = False,
     everywhere: Annotated[
         bool,
         Parameter(
-            name="--global", help="Inside a step: use the key as it is, instead of one of the step's own."
+            name="--global", help="Inside a step: use the key globally, instead of as a key of that step."
         ),
     ] = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Run a command at most once for a key; afterwards repeat its output and exit code.
+    """Run a command at most once per key; later calls return the stored output and exit code.
 
-    Without a command: show the effect's state.
+    Without a command: show the state of the effect.
     """
     deciding = [name for name, given in (("--forget", forget), ("--done", done is not None)) if given]
     if len(deciding) > 1 or (deciding and (command or retry)):

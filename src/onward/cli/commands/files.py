@@ -44,7 +44,7 @@ async def files(
 ) -> int:
     """Write the files of a run from its log: manifest, checkpoint, prompts, responses, statuses, receipts.
 
-    Files that a step wrote itself stay as they are; missing files are written.
+    Missing files are written; files that a step wrote itself are left alone.
     """
     async with files_of(common) as directories:
         done = await directories.write_files(WriteFiles(run=run, directory=out_dir))
@@ -153,8 +153,8 @@ async def receipts(
 ) -> int:
     """List the receipts of a run. Missing, partial, stale or altered files are rewritten from the log.
 
-    A file that does not agree with the log is moved aside, unless a process holds the run. The exit code is
-    1 if something still disagrees.
+    A file that contradicts the log is moved aside, unless a process holds the run. The exit code is 1 if
+    anything still contradicts it.
     """
     async with files_of(common) as directories:
         done = await directories.write_receipts(WriteReceipts(run=run, directory=out_dir))
@@ -208,7 +208,7 @@ async def logs(
     *,
     attempt: Annotated[int | None, number(ATTEMPT, help="Only this attempt of each step.")] = None,
     follow: Annotated[
-        bool, Parameter(name=("--follow", "-f"), help="Continue with what is printed, until the run stops.")
+        bool, Parameter(name=("--follow", "-f"), help="Print new output as it arrives, until the run stops.")
     ] = False,
     stdout: Annotated[bool, Parameter(help="Only standard output.")] = False,
     stderr: Annotated[bool, Parameter(help="Only standard error.")] = False,
@@ -217,13 +217,13 @@ async def logs(
 ) -> int:
     """Print the output of a run's commands and agents: of all its steps and attempts, or of one.
 
-    On the machine where the run was executed this is the whole output, from the run's files. Elsewhere it is
-    what the log keeps: the last lines of attempts that failed or were stopped, and tracebacks. A line before
-    each part says what it is; if a step is named, that line goes to standard error. A server sends the last
-    256 KiB.
+    On the machine where the run was executed, this is the whole output, from the run's files. Elsewhere it is
+    only what the log contains: tracebacks, and the last lines of attempts that failed or were stopped. A
+    heading precedes each part; if a step is named, headings go to standard error. A server sends the last 256
+    KiB.
 
-    What Python functions print goes to the terminal of their process and is not kept. Lines of
-    `step.log(text)` are kept: `onward show` prints them.
+    The output of Python functions goes to the terminal of their process and is not stored. Lines written with
+    `step.log(text)` are stored: `onward show` prints them.
     """
     streams = tuple(name for name, is_wanted in (("stdout", stdout), ("stderr", stderr)) if is_wanted)
     request = ReadLogs(run=run, step=step, attempt=attempt, follow=follow, streams=streams)

@@ -34,7 +34,10 @@ Format = Literal["svg", "text"]
 
 async def graph(
     what: Annotated[
-        str, Parameter(name="RUN|FILE", help="A run, or a pipeline: a DOT file. A file that exists wins.")
+        str,
+        Parameter(
+            name="RUN|FILE", help="A run, or a pipeline: a DOT file. An existing file takes precedence."
+        ),
     ],
     /,
     *,
@@ -45,7 +48,7 @@ async def graph(
         Format | None, Parameter(help="What to print. Default: text on a terminal, SVG elsewhere.")
     ] = None,
     original: Annotated[
-        bool, Parameter(help="Draw the pipeline that the run began with, if it changed since.")
+        bool, Parameter(help="Draw the pipeline that the run started with, if it has changed since.")
     ] = False,
     force: Annotated[bool, Parameter(help="Let --out replace a file that is not an SVG.")] = False,
     common: Common = COMMON,

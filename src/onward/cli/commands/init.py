@@ -30,7 +30,7 @@ IGNORED = "# databases, files of runs, and the token of this machine\n.onward/\n
 
 def init(
     directory: Annotated[
-        str, Parameter(name="DIRECTORY", help="Where to write it; it is created if it is not there.")
+        str, Parameter(name="DIRECTORY", help="Where to write it; created if it does not exist.")
     ] = ".",
     /,
     *,

@@ -28,7 +28,7 @@ LIMIT_HEADINGS = ("SCOPE", "OF", "LIMIT", "SPENT", "RESERVED", "USED")
 
 
 async def limits(
-    action: Annotated[Literal["show", "set", "reset"], Parameter(help="What to do.")] = "show",
+    action: Annotated[Literal["show", "set", "reset"], Parameter(help="The action.")] = "show",
     scope: Annotated[
         str | None,
         Parameter(help="chat/ID, project/ID, run/ID, day/YYYY-MM-DD, or a bare chat, project, run or day."),
@@ -45,8 +45,8 @@ async def limits(
 ) -> int:
     """Show the limits on model tokens, cost and calls, set one, or reset those of a scope.
 
-    `onward limits set day tokens 200000` is for every UTC day, `… set run cost 2.50` for every run that has
-    no limit of its own (docs/limits.md). Running runs that wait for a limit continue when it is raised.
+    `onward limits set day tokens 200000` applies to every UTC day, `… set run cost 2.50` to every run that
+    has no limit of its own (docs/limits.md). Running runs that wait for a limit continue when it is raised.
     """
     if action == "set":
         return await _set(_given(scope, key, value), common, out)

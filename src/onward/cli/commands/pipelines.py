@@ -30,25 +30,25 @@ HASH_CHARACTERS = 12
 
 async def pipelines(
     action: Annotated[
-        Literal["list", "add", "show", "enable", "remove"], Parameter(help="What to do.")
+        Literal["list", "add", "show", "enable", "remove"], Parameter(help="The action.")
     ] = "list",
     what: Annotated[
-        str | None, Parameter(name="FILE|NAME", help="With add, a DOT file; else a registered name.")
+        str | None, Parameter(name="FILE|NAME", help="With add: a DOT file. Otherwise: a registered name.")
     ] = None,
     chosen: Annotated[str | None, Parameter(name="VERSION", help="With enable: the version.")] = None,
     /,
     *,
     name: Annotated[
-        str | None, Parameter(help="With add: the name. Default: that of the graph, or else of the file.")
+        str | None, Parameter(help="With add: the name. Default: the name of the graph, or else of the file.")
     ] = None,
     version: Annotated[
-        str | None, Parameter(help="With show: another version than the enabled one.", metavar="V")
+        str | None, Parameter(help="With show: a version other than the enabled one.", metavar="V")
     ] = None,
     no_enable: Annotated[
-        bool, Parameter(help="With add: only store the version; new runs get the one that is enabled.")
+        bool, Parameter(help="With add: only store the version; new runs keep using the enabled one.")
     ] = False,
     by: Annotated[
-        str | None, Parameter(help="Who adds, enables or removes. Default: the user of this machine.")
+        str | None, Parameter(help="Who makes the change. Default: the user of this machine.")
     ] = None,
     limit: Annotated[int, number(LIMIT, help="How many names or versions to list.")] = 50,
     common: Common = COMMON,
@@ -57,8 +57,8 @@ async def pipelines(
     """Register pipelines under names, for `onward run NAME` and `onward submit NAME`.
 
     `add` checks a file as `onward validate --for-workers` does, and stores its source as version 1, 2, …
-    of its name; new runs get it from then on. The same source again is the same version. A stored version
-    never changes, and a run keeps the one that it began with.
+    of its name; new runs use it from then on. Adding the same source again creates no new version. A stored
+    version never changes, and a run keeps the version that it started with.
     """
     given = {"--name": name, "--version": version, "--no-enable": no_enable or None}
     _check_words(action, what, chosen, {flag for flag, value in given.items() if value is not None})

@@ -36,7 +36,8 @@ Repeats = Annotated[
     tuple[str, ...],
     Parameter(
         name="--repeat",
-        help="With --retry: repeat this call, although it was answered and must not be repeated. Repeatable.",
+        help="With --retry: repeat this call, even if it has a result and is marked as not repeatable. "
+        "Repeatable.",
         negative="",
         metavar="CALL",
     ),
@@ -46,7 +47,7 @@ Fresh = Annotated[
     bool,
     Parameter(
         negative="",
-        help="With --retry: start a step in doubt over, and forget the answers of its calls.",
+        help="With --retry: start a step in doubt over, and discard the results of its calls.",
     ),
 ]
 
@@ -63,7 +64,7 @@ async def resume(
     continue_: Annotated[
         bool,
         Parameter(
-            name="--continue", help="Retry the stopped step, and tell it that it continues partial work."
+            name="--continue", help="Retry the stopped step, with a note that it continues partial work."
         ),
     ] = False,
     abort: Annotated[bool, Parameter(help="Cancel the run for good; nothing is undone.")] = False,
@@ -72,7 +73,7 @@ async def resume(
     ] = None,
     going: options.Continue = options.CONTINUE,
     take_over: Annotated[
-        bool, Parameter(help="Take the run from a stuck process, which can then no longer write to it.")
+        bool, Parameter(help="Take the run from a stuck process, which can no longer write to it afterwards.")
     ] = False,
     dry_run: Annotated[
         bool,
@@ -84,7 +85,7 @@ async def resume(
         tuple[str, ...],
         Parameter(
             name="--answer",
-            help="With --continue: the answer of a call in doubt, CALL=TEXT or CALL:=JSON. Repeatable.",
+            help="With --continue: the result of a call in doubt, CALL=TEXT or CALL:=JSON. Repeatable.",
             negative="",
             metavar="CALL=VALUE",
         ),
@@ -95,7 +96,7 @@ async def resume(
         bool,
         Parameter(
             negative="",
-            help="Put the work tree back to the last checkpoint; its current state is kept as a git ref.",
+            help="Reset the work tree to the last checkpoint; its current state is kept as a git ref.",
         ),
     ] = False,
     raises: options.Raises = (),
@@ -235,7 +236,7 @@ async def retry(
     common: options.Common = options.COMMON,
     out: options.Out,
 ) -> int:
-    """Retry a stopped step, whether it failed, was interrupted or is in doubt, and continue."""
+    """Retry a stopped step, whether it failed, was interrupted or is in doubt, and continue the run."""
     return await resume(
         run, retry=True, step=step, repeats=repeats, fresh=fresh, going=going, common=common, out=out
     )
@@ -274,7 +275,7 @@ async def answer(
     ] = None,
     /,
     *,
-    approve: Annotated[bool, Parameter(help="Take the choice that approves, whatever its label.")] = False,
+    approve: Annotated[bool, Parameter(help="Take the approving choice, whatever its label.")] = False,
     reject: Annotated[
         bool, Parameter(help="Reject. If no edge handles that, the run fails as rejected.")
     ] = False,
@@ -295,9 +296,9 @@ async def answer(
     common: options.Common = options.COMMON,
     out: options.Out,
 ) -> int:
-    """Answer a run's open gate and continue the run. Without an answer: show the question, and ask.
+    """Answer a run's open gate and continue the run. Without a choice: show the question and prompt.
 
-    Without a run: list the open gates of all runs, with what they are about.
+    Without a run: list the open gates of all runs, with what is to be decided.
     """
     verdict = _verdict(choice, approve=approve, reject=reject)
     if run is None:

@@ -46,8 +46,8 @@ async def run(
     cwd: Annotated[
         str | None,
         Parameter(
-            help="The directory that the run's commands work in, also when it is resumed elsewhere. "
-            "Default: the current one.",
+            help="The working directory of the run's commands, also when it is resumed elsewhere. Default: "
+            "the current directory.",
             metavar="DIR",
         ),
     ] = None,
@@ -198,7 +198,7 @@ async def replay(
     common: options.Common = options.COMMON,
     out: options.Out,
 ) -> int:
-    """Fork a run at a checkpoint, or before a step, and run the fork. The run itself stays as it is."""
+    """Fork a run at a checkpoint, or before a step, and run the fork. The original run does not change."""
     one_of({"checkpoint": checkpoint is not None, "from": from_step is not None})
     one_of({"accept-changes": accept_changes, "original": original})
     asking = ForkRun(

@@ -59,9 +59,9 @@ async def serve(
     port: Annotated[int | None, number(PORT, help="The port to listen on (8765).")] = None,
     public_url: Annotated[
         str | None,
-        Parameter(help="The address that people use if there is a proxy, such as https://host/onward."),
+        Parameter(help="The public address of the server behind a proxy, such as https://host/onward."),
     ] = None,
-    no_worker: Annotated[bool, Parameter(help="Execute no runs here; workers elsewhere do.")] = False,
+    no_worker: Annotated[bool, Parameter(help="Do not execute runs here; other workers do.")] = False,
     concurrency: Annotated[
         int | None, number(CONCURRENCY, help="How many runs to execute at once (4).")
     ] = None,
@@ -79,11 +79,11 @@ async def serve(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Serve the API and the page, and execute runs, until asked to stop.
+    """Serve the API and the web page, and execute runs, until stopped by a signal.
 
-    Prints a link that signs a browser in once. Programs send a token; this machine's is in a file next to
-    the database. On SIGTERM or Ctrl-C the server takes no new work and lets each step finish; a second signal
-    stops it at once. Any number of servers may share one PostgreSQL database.
+    Prints a one-time link to sign in with a browser. Programs send a token; the token of this machine is in a
+    file next to the database. On SIGTERM or Ctrl-C the server accepts no new work and lets each step finish;
+    a second signal stops it at once. Any number of servers may share one PostgreSQL database.
     """
     from onward.server.life import bound, check_bind, check_files
     from onward.server.settings import read_serve

@@ -35,10 +35,10 @@ ENVELOPE = ("seq", "kind", "at", "token", "run")
 
 
 async def show(run: RunName, step: StepName | None = None, /, *, common: Common = COMMON, out: Out) -> int:
-    """Show one run: what happened, step by step, what is open, and what to type next; or one of its steps.
+    """Show one run, step by step: what happened, what is unfinished, what to type next; or show one step.
 
     For a step: its attempts and tries, prompt, response, output, what it changed in the context, artifacts,
-    and where its receipt is. The name of a node means its last visit.
+    and where its receipt is. A node name refers to the last visit of that node.
     """
     page: RunPage | StepPage
     async with look_of(common) as look:
@@ -70,7 +70,7 @@ async def events(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Print a run's log, one event a line."""
+    """Print a run's log, one event per line."""
     asked = asyncio.Event()
     request = requests.ReadEvents(run=run, after=after, follow=follow, dialect=dialect)
     async with look_of(common) as look, aclosing(look.read_events(request, stop=asked)) as found:
@@ -214,16 +214,17 @@ async def messages(
     /,
     *,
     follow: Annotated[
-        bool, Parameter(name=("--follow", "-f"), help="Print new messages as they come, until the run stops.")
+        bool,
+        Parameter(name=("--follow", "-f"), help="Print new messages as they arrive, until the run stops."),
     ] = False,
     after: Annotated[int, number(POSITION, help="Continue after this position of the chat.")] = 0,
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Print the messages of a run's models, or of a chat, also while they are written.
+    """Print the messages of a run's models, or of a chat, including unfinished ones.
 
-    A line before each message says whose it is. With --json each piece is a line with its `position`;
-    --after that position continues, and nothing is lost or repeated (docs/messages.md).
+    A line before each message names its author. With --json each piece is a line with its `position`; --after
+    continues from a position without losing or repeating anything (docs/messages.md).
     """
     request = requests.ReadMessages(of=of, after=after, follow=follow)
     asked, page = asyncio.Event(), _MessagePage(out)

@@ -49,7 +49,7 @@ async def status(
     run: RunName | None = None,
     /,
     *,
-    watch: Annotated[bool, Parameter(help="Keep it up to date until Ctrl-C.")] = False,
+    watch: Annotated[bool, Parameter(help="Refresh the output until Ctrl-C.")] = False,
     statuses: Annotated[
         tuple[StatusName, ...],
         Parameter(name="--status", help="Only runs with this status. Repeatable.", show_default=False),
@@ -206,9 +206,9 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 async def stats(*, common: Common = COMMON, out: Out) -> int:
-    """Summarize the database: runs by status and reason, the queue, who holds runs, what is stalled.
+    """Summarize the database: runs by status and reason, the queue, held runs, stalled runs.
 
-    The numbers are exact and of one moment; counting stays cheap, however many runs have ended.
+    The numbers are exact and from one snapshot; counting stays cheap, however many runs have ended.
     """
     async with lists_of(common) as lists:
         found = await lists.get_stats(requests.GetStats())
@@ -269,18 +269,18 @@ async def notifications(
     run: RunName | None = None,
     /,
     *,
-    failed: Annotated[bool, Parameter(help="Only failed notifications, which were given up.")] = False,
+    failed: Annotated[bool, Parameter(help="Only notifications that failed for good.")] = False,
     waiting: Annotated[bool, Parameter(help="Only pending notifications.")] = False,
     limit: Annotated[int, number(LIMIT, help="How many to list, newest first.")] = 50,
     retry: Annotated[
-        str | None, Parameter(help="Deliver this notification again, whatever its state.", metavar="ID")
+        str | None, Parameter(help="Deliver this notification again, even if it was delivered.", metavar="ID")
     ] = None,
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """List notifications of one run or of all, newest first, with their tries and why they failed.
+    """List the notifications of one run or of all, newest first, with their tries and errors.
 
-    Workers and runs in the foreground deliver them, as [notify] in onward.toml says (docs/notifications.md).
+    Workers and foreground runs deliver them; [notify] in onward.toml configures this (docs/notifications.md).
     """
     if failed and waiting:
         raise InvalidInput("--failed and --waiting contradict each other; give one of them.")

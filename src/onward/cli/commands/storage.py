@@ -50,16 +50,16 @@ async def export(
         Parameter(
             name="--with-parents",
             negative="--no-with-parents",
-            help="Also the parents of forks (the default); without them a fork is refused.",
+            help="Include the parents of forks (the default); without its parent, a fork is refused.",
         ),
     ] = True,
     overwrite: Annotated[bool, Parameter(help="Let --out replace a file that exists.")] = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Write whole runs into one file: logs, pipelines, large values, artifacts, effects, messages.
+    """Write whole runs to one file: logs, pipelines, large values, artifacts, effects, messages.
 
-    The file is a snapshot of the database; the runs stay where they are, and continue.
+    The file is a snapshot; the runs in the database stay, and continue.
     """
     if runs and all:
         raise InvalidInput("--all exports every run; give --all or name runs, not both.")
@@ -152,28 +152,29 @@ def _tell_exported(carried: Exported, path: str, out: Output) -> None:
 
 async def import_(
     file: Annotated[
-        str, Parameter(help="What `onward export` wrote; - means standard input.", allow_leading_hyphen=True)
+        str,
+        Parameter(
+            help="A file written by `onward export`; - means standard input.", allow_leading_hyphen=True
+        ),
     ],
     /,
     *,
     paused: Annotated[
         bool,
-        Parameter(
-            help="Pause runs that would continue by themselves: no worker takes them until they are resumed."
-        ),
+        Parameter(help="Pause runs that would otherwise continue by themselves, until they are resumed."),
     ] = False,
     unpacked_max: Annotated[
         int | None,
         number(
             GIBIBYTES,
-            help="Unpack at most this many GiB (default: 1, or 1,000 times the file if that is more).",
+            help="Unpack at most this many GiB (default: 1, or 1,000 times the file size if that is more).",
             metavar="GIB",
         ),
     ] = None,
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Import the runs of a file, each completely, after everything in the file was checked.
+    """Import the runs of a file, each completely, once the whole file has been checked.
 
     A run that exists here is skipped and never changed. A run that was running is imported as stopped
     or queued.
@@ -211,18 +212,20 @@ async def gc(
     older_than: Annotated[
         float | None,
         duration(
-            WAIT, help="Only runs that have been idle this long (30d unless --keep is given; 0d: any age)."
+            WAIT,
+            help="Only runs that have been idle this long (default: 30d, unless --keep is given; 0d "
+            "means any age).",
         ),
     ] = None,
     keep: Annotated[
-        int | None, number(KEPT, help="Keep this many of the newest, whatever their age.")
+        int | None, number(KEPT, help="Keep this many of the newest runs, whatever their age.")
     ] = None,
     status: Annotated[
         str | None,
         Parameter(help="Which runs: completed, cancelled (both by default), failed; separated by commas."),
     ] = None,
     keep_files: Annotated[
-        bool, Parameter(help="Leave the directories of the runs, with receipts and work trees, as they are.")
+        bool, Parameter(help="Keep the directories of the runs, with their receipts and work trees.")
     ] = False,
     dry_run: Annotated[bool, Parameter(help="Print what would be deleted, and change nothing.")] = False,
     common: Common = COMMON,
@@ -230,9 +233,9 @@ async def gc(
 ) -> int:
     """Delete old runs that have ended: logs, directories, and content that no other run refers to.
 
-    A run stays as long as another one needs it: a fork of it, or an unfinished run that manages
-    it, is managed by it, or is linked to it by a restart; and as long as its work tree holds work that is not
-    merged. Safe while workers run; if it is killed, run it again.
+    A run is kept while another run needs it (a fork of it, or an unfinished run that manages it, is managed
+    by it, or is linked to it by a restart) and while its work tree has unmerged work. Safe while workers run;
+    if it is killed, run it again.
     """
     named = {} if status is None else {"statuses": tuple(word.strip() for word in status.split(","))}
     request = CollectRuns(**named, older_than_s=older_than, keep=keep, dry_run=dry_run)

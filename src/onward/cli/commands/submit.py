@@ -52,14 +52,16 @@ async def submit(
         str | None,
         Parameter(
             help='One run per line: {"inputs": {…}}, and optionally run_id, key, tags, priority, at, chat, '
-            "project. - is standard input. One bad line rejects the whole file.",
+            "project. - is standard input. One invalid line rejects the whole file.",
             metavar="FILE|-",
             allow_leading_hyphen=True,
         ),
     ] = None,
     simulate: options.Simulate = None,
     real_tools: options.RealTools = False,
-    priority: Annotated[int, options.number(PRIORITY, help="Runs with a higher number are taken first.")] = 0,
+    priority: Annotated[
+        int, options.number(PRIORITY, help="Runs with a higher number are claimed first.")
+    ] = 0,
     at: Annotated[
         str | None,
         Parameter(help="When the run is due: 2030-01-31T09:00:00Z, or a delay such as +10m.", metavar="TIME"),
@@ -71,7 +73,7 @@ async def submit(
     on_owner_loss: Annotated[
         Literal["requeue", "interrupt"],
         Parameter(
-            help="When its worker dies: requeue lets another continue, interrupt lets a person decide."
+            help="If its worker dies: requeue (another worker continues) or interrupt (a person decides)."
         ),
     ] = "requeue",
     run_id: options.RunId = None,
@@ -80,8 +82,8 @@ async def submit(
     cwd: Annotated[
         str | None,
         Parameter(
-            help="The directory that the run's commands work in: only workers that have it take the run. "
-            "Default: wherever the worker was started.",
+            help="The working directory of the run's commands: only workers that have it claim the run. "
+            "Default: where the worker was started.",
             metavar="DIR",
         ),
     ] = None,

@@ -192,15 +192,15 @@ async def worker(
     grace: Annotated[
         float | None,
         duration(
-            GRACE, help="How long to let steps finish when asked to stop, such as 30s (ONWARD_GRACE; 30s)."
+            GRACE, help="How long steps may take to finish after a signal, such as 30s (ONWARD_GRACE; 30s)."
         ),
     ] = None,
-    until_idle: Annotated[bool, Parameter(help="Stop when nothing is due and nothing is under way.")] = False,
+    until_idle: Annotated[bool, Parameter(help="Stop when no run is due or in progress.")] = False,
     metrics: Annotated[
         str | None,
         Parameter(
-            help="Serve /metrics for Prometheus and /healthz at this address; without a host, to this "
-            "machine only.",
+            help="Serve /metrics for Prometheus and /healthz at this address; without a host, only on this "
+            "machine.",
             metavar="[HOST:]PORT",
         ),
     ] = None,
@@ -208,7 +208,7 @@ async def worker(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Claim due runs and execute them, until asked to stop.
+    """Claim due runs and execute them, until stopped by a signal.
 
     Any number of workers may share a database. On SIGTERM or Ctrl-C a worker takes no new runs, lets each
     step finish, and returns its runs to the queue. A second signal, or the end of the grace time, stops it at
@@ -258,7 +258,7 @@ def _tell_stopped(shift: Shift, out: Output) -> int:
 
 
 async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out: Out) -> int:
-    """Find runs whose process died, and interrupt or requeue them; servers and workers always do this."""
+    """Find runs whose process died, and interrupt or requeue them; workers and servers do so too."""
 
     speak(out, log_format)
     async with _engine(common, out) as engine:
