@@ -47,7 +47,9 @@ def pressing_ctrl_c(stop: StopSwitch, result: Result | None = None) -> Act:
 def test_a_reason_that_no_run_could_be_resumed_from_is_refused() -> None:
     """A run that was paused for an unknown reason could not be resumed."""
     stop = StopSwitch()
-    with pytest.raises(InvalidInput, match="'deploy' is not a reason to stop runs; use one of drain, signal"):
+    with pytest.raises(
+        InvalidInput, match="'deploy' is not a valid reason to stop runs; use one of drain, signal"
+    ):
         stop.request("deploy")
     assert stop.reason is None
 

@@ -102,7 +102,7 @@ async def test_many_runs_are_created_in_order_and_in_few_transactions(app: Onwar
         (Submission(tags=("no good",)), "tag"),
         (Submission(priority=2**40), "priority"),
         (Submission(inputs={"n": object()}), "n"),
-        (Submission(run_id="first"), "that of an earlier run"),
+        (Submission(run_id="first"), "belongs to an earlier run"),
         (Submission(run_id="there"), "already exists"),
         (Submission(key="used", inputs={"n": 2}), "used for another request"),
     ],

@@ -42,7 +42,7 @@ def test_a_handler_without_parentheses_is_told_how_to_write_it(app: Onward) -> N
 
 @pytest.mark.parametrize("name", ["", None, 3])
 def test_a_handler_needs_a_name(app: Onward, name: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"needs a type, and .* is none; write @app.handler\('name'\)"):
+    with pytest.raises(InvalidInput, match=r"needs a type, and .* is not one; write @app.handler\('name'\)"):
         app.handler(name)
 
 
@@ -101,7 +101,7 @@ def test_a_second_handler_of_one_name_names_the_place_of_the_first(app: Onward) 
         app.handler("greet")(greet)
     second = here()
     assert str(refused.value) == (
-        f"{second}: there is a handler 'greet' already, registered at {first}; choose another name, or pass "
+        f"{second}: a handler 'greet' is already registered at {first}; choose another name, or pass "
         "replace=True."
     )
     assert app.handlers["greet"] is handler

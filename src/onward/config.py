@@ -340,10 +340,12 @@ def _profile(name: str) -> ServerPlace:
     found = profiles.get(name)
     if not isinstance(found, dict):
         known = ", ".join(sorted(profiles)) or "none"
-        raise InvalidInput(f"--profile {shown(name)} is not in {PROFILES}; there are: {known}.")
+        raise InvalidInput(f"--profile {shown(name)} is not in {PROFILES}; it has: {known}.")
     url, token = found.get("server"), found.get("token")
     if not isinstance(url, str) or not isinstance(token, str | None):
-        raise InvalidInput(f"[{name}] of {PROFILES} needs server, and may have token, both texts.")
+        raise InvalidInput(
+            f"[{name}] of {PROFILES} needs `server`, and optionally `token`, both as text in quotes."
+        )
     return ServerPlace(url, token, "--profile")
 
 
@@ -377,7 +379,7 @@ def _patterns(given: str | None, value: object) -> tuple[str, ...]:
         raise InvalidInput(f'{where} is {found!r}; write a list of names, as in ["AWS_*", "DEPLOY_KEY"].')
     for name in found:
         if not _PATTERN.fullmatch(name):
-            raise InvalidInput(f"{where} has {name!r}, which names no variable; write a name, or AWS_*.")
+            raise InvalidInput(f"{where} has {name!r}, which is not a variable name; write a name, or AWS_*.")
     return tuple(found)
 
 

@@ -22,7 +22,7 @@
     - UnknownHandler          the definition or the app: no handler serves this node type
     - SpawnFailed             the machine: a command could not be started, and did not run
         - CannotExecute       the caller: there is no such program, or it may not be run
-    - ResultLost              the call: it was done, and what it returned cannot be stored
+    - ResultLost              the call: it was done, and its result cannot be stored
     - EffectFailed            the effect: it ran once, failed, and does not run again
     - CallFailed              the call: the service that it asked failed
         - AgentFailed         the call: an agent in a flow has no result
@@ -36,7 +36,7 @@
         - GitKilled           the same, because a signal ended it: another try may succeed
     - LeaseLost               the holder: another process holds the run now
     - StaleHistory            the holder: the log grew since it was read
-    - HistoryCorrupt          the store: an event does not decode, fold or chain
+    - HistoryCorrupt          the store: an event cannot be decoded, fold or chain
     - StoreError              the store
         - StoreUnavailable    cannot be reached or opened, or stayed locked
             - NoDatabase      there is none yet, and the request creates none
@@ -196,7 +196,7 @@ class UnstorableValue(InvalidInput):
 
 
 class UnfitResult(UnstorableValue):
-    """A function has done its work, but what it returned cannot be stored, or is not what it declares."""
+    """A function finished, but its result cannot be stored, or does not have its declared type."""
 
 
 class InvalidScript(InvalidInput):
@@ -219,16 +219,16 @@ class NoProvider(InvalidInput):
         self.node_id = node_id
         what = f"{node_id!r} is an agent" if is_call else f"node {node_id!r} is an agent step"
         super().__init__(
-            f"{what} and no model provider is set up; set OPENAI_API_KEY, "
-            "ANTHROPIC_API_KEY or GEMINI_API_KEY, and name the model with ONWARD_MODEL. For a server of your "
-            "own set OPENAI_BASE_URL; other providers are [providers.NAME] in onward.toml (docs/agents.md). "
-            "`onward models` shows what is set up. Without a model: --simulate plays the agents, and --app "
-            "can name an app with a handler for 'codergen'."
+            f"{what} and no model provider is set up; set OPENAI_API_KEY, ANTHROPIC_API_KEY or "
+            "GEMINI_API_KEY, and name the model with ONWARD_MODEL. For a server of your own set "
+            "OPENAI_BASE_URL; other providers are [providers.NAME] in onward.toml (docs/agents.md). `onward "
+            "models` shows what is set up. Without a model: use --simulate, which simulates the agents, or "
+            "--app with an app that has a handler for 'codergen'."
         )
 
 
 class RefusedInList(InvalidInput):
-    """One of many runs cannot be created; `number` says which, from 0, and `error` why."""
+    """One of many runs cannot be created; `number` is its index, from 0, and `error` the reason."""
 
     def __init__(self, number: int, error: OnwardError, *, is_any_created: bool = False) -> None:
         self.number, self.error, self.is_any_created = number, error, is_any_created
@@ -290,11 +290,11 @@ class StillGoing(OnwardError, TimeoutError):
 
     def __init__(self, run_id: str, status: str, timeout_s: float) -> None:
         self.run_id, self.status, self.timeout_s = run_id, status, timeout_s
-        super().__init__(f"run {run_id} is still {status} after {timeout_s:g} s; it continues.")
+        super().__init__(f"run {run_id} is still {status} after {timeout_s:g} s; it has not been stopped.")
 
 
 class RunNotFound(OnwardError):
-    """No run has this id, display id or prefix. `near` is what a run is called that may be meant, if any."""
+    """No run has this id, display id or prefix. `near` is the name of a similar run, if any."""
 
     def __init__(self, wanted: str, near: str = "") -> None:
         self.wanted, self.near = wanted, near
@@ -334,7 +334,7 @@ class StepNotFound(OnwardError):
         self.wanted, self.known = wanted, tuple(known)
         more = f" and {len(known) - 20} more" if len(known) > 20 else ""
         there = f"it has {', '.join(known[:20])}{more}" if known else "it has none"
-        super().__init__(f"this run has started no step {wanted!r}; {there}.")
+        super().__init__(f"this run has not started a step {wanted!r}; {there}.")
 
 
 class NotificationNotFound(OnwardError):
@@ -362,11 +362,11 @@ class SpawnFailed(OnwardError):
 
 
 class CannotExecute(SpawnFailed):
-    """A program could not be executed and did not run; `is_missing` if there is none of that name."""
+    """A program could not be executed and did not run; `is_missing` if it was not found."""
 
     def __init__(self, program: str, why: str, *, is_missing: bool) -> None:
         self.program, self.is_missing = program, is_missing
-        super().__init__(f"{program!r} cannot be started: {why}; it did not run.")
+        super().__init__(f"{program!r} cannot be started: {why}; nothing was run.")
 
 
 class EffectFailed(OnwardError):
@@ -380,7 +380,7 @@ class EffectFailed(OnwardError):
 
 
 class CallFailed(OnwardError):
-    """The service that a call asked failed; `may_have_cost` if it may charge for the call all the same.
+    """The service of a call failed; `may_have_cost` if it may still charge for the call.
 
     `kind` is how it failed, in a word that is recorded: how often the call is made again depends on it.
     """
@@ -402,7 +402,7 @@ class GraphFailed(OnwardError):
 
 
 class ResultLost(OnwardError):
-    """A call that must not be repeated was done, and what it returned cannot be stored: it is in doubt."""
+    """A call that must not be repeated finished, but its result cannot be stored: it is in doubt."""
 
     def __init__(self, what: str, why: str, how: str) -> None:
         self.why = why
@@ -486,8 +486,8 @@ class WorkdirGone(OnwardError):
     def __init__(self, run_id: str, workdir: str) -> None:
         self.run_id, self.workdir = run_id, workdir
         super().__init__(
-            f"run {run_id} works in {workdir}, which does not exist; create it, or name another with `onward "
-            f"resume {run_id} --cwd DIR`."
+            f"run {run_id} works in {workdir}, which does not exist; create it, or choose another directory "
+            f"with `onward resume {run_id} --cwd DIR`."
         )
 
     @property
@@ -528,17 +528,17 @@ class StaleHistory(OnwardError):
 
     def __init__(self, run_id: str, after: int) -> None:
         self.run_id, self.after = run_id, after
-        super().__init__(f"run {run_id} has grown past event {after}; read the tail and plan again.")
+        super().__init__(f"run {run_id} has events after event {after}; read them and plan again.")
 
 
 class HistoryCorrupt(OnwardError):
-    """A run's log does not decode, fold or chain; the event is named and nothing was repaired."""
+    """A run's log cannot be decoded, fold or chain; the event is named and nothing was repaired."""
 
     def __init__(self, run_id: str, seq: int, why: str) -> None:
         self.run_id, self.seq, self.why = run_id, seq, why
         super().__init__(
-            f"event {seq} of run {run_id} is damaged: {why}. Nothing was changed; "
-            f"`onward verify {run_id}` shows how far the log is intact."
+            f"event {seq} of run {run_id} is damaged: {why}. Nothing was changed; `onward verify {run_id}` "
+            "shows up to which event the log is intact."
         )
 
     @property
@@ -563,7 +563,7 @@ class NoDatabase(StoreUnavailable):
     def __init__(self, place: str) -> None:
         self.place = place
         super().__init__(
-            f"there is no database {place} yet; `onward run` creates it, or name another with --db."
+            f"the database {place} does not exist yet; `onward run` creates it, or name another with --db."
         )
 
 
@@ -619,8 +619,8 @@ class SchemaInUse(StoreError):
     def __init__(self, found: int, wanted: int, holder: str) -> None:
         self.found, self.wanted, self.holder = found, wanted, holder
         super().__init__(
-            f"the database has schema {found} and this Onward needs {wanted}, but {holder}, of an older "
-            "version, holds runs in it; stop that process first, then try again."
+            f"the database has schema {found} and this Onward needs {wanted}, but {holder}, which is an "
+            "older version, holds runs in it; stop that process first, then try again."
         )
 
 

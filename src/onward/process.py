@@ -116,7 +116,7 @@ class SystemSpawn:
         hear: Hear | None = None,
     ) -> CommandExit:
         if timeout_s is not None and not timeout_s > 0:
-            raise InvalidInput(f"a time limit of {timeout_s} s is not possible; use more than 0, or none.")
+            raise InvalidInput(f"a time limit of {timeout_s} s is not allowed; use more than 0, or none.")
         request = _request(SHELL, ["sh", "-c", command], env, cwd)
         return await self._run(request, cwd, timeout_s, stdin, deadline, hear)
 
@@ -169,9 +169,7 @@ class SystemSpawn:
                     resources.callback(said.close)
                     child = await self._forked([stdin, stdout, stderr], resources)
             except OSError as error:
-                raise SpawnFailed(
-                    f"no program can be started now: {error.strerror}; try again later."
-                ) from error
+                raise SpawnFailed(f"starting a program failed: {error.strerror}; try again later.") from error
             await child.send(request)
             resources.pop_all()
             return Dialogue(child, our_stdin, our_stdout, said, hear)
@@ -245,7 +243,7 @@ class SystemSpawn:
                     resources.callback(captures[-1].close)
                 child = await self._forked(fds, resources)
         except OSError as error:
-            raise SpawnFailed(f"no command can be started now: {error.strerror}; try again later.") from error
+            raise SpawnFailed(f"starting a command failed: {error.strerror}; try again later.") from error
         return child, captures[0], captures[1]
 
     async def _ask_nursery(self, fds: list[int]) -> None:
@@ -282,7 +280,9 @@ def _request(program: str, words: Sequence[str], env: Mapping[str, str], cwd: st
     named += [(f"the variable {name}", value) for name, value in env.items()]
     for what, field in named:
         if "\0" in field:
-            raise InvalidInput(f"{what} contains a NUL character, which cannot be passed on; remove it.")
+            raise InvalidInput(
+                f"{what} contains a NUL character, which cannot be passed to a program; remove it."
+            )
     try:
         directory = os.path.abspath(cwd) if cwd is not None else os.getcwd()
         fields = (directory, program, str(len(words)), *words, *variables)

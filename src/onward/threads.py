@@ -137,7 +137,7 @@ class LoopWatch:
             return
         text = (
             f"{culprit.words} has blocked the event loop for {self._blocked_s:g} s, and nothing else in this "
-            "process runs meanwhile, not even the heartbeat; use await, a plain def, or isolated=True "
+            "process can run meanwhile, not even the heartbeat; use await, a plain def, or isolated=True "
             "(docs/functions.md)"
         )
         stack = f"Stack of the event loop:\n{_stack(culprit.innermost, culprit.caller)}"

@@ -66,7 +66,7 @@ def check_address(db: str) -> None:
     """Refuse an address of an unknown kind, which would create odd files if it were used as a path."""
     scheme, colon, _ = db.partition(":")
     if colon and scheme in ("postgres", "postgresql") and not db.startswith(POSTGRES):
-        raise InvalidInput(f"the database {db!r} is not an address; write postgresql://HOST/NAME.")
+        raise InvalidInput(f"the database {db!r} is not a valid address; write postgresql://HOST/NAME.")
     if "://" in db and not db.startswith((*POSTGRES, "sqlite://")):
         raise InvalidInput(
             f"{scheme}://… is not a known kind of database; write postgresql://HOST/NAME, or a path."

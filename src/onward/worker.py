@@ -256,7 +256,7 @@ class Worker:
         for run in (*swept.stopped, *swept.requeued):
             self._metrics.swept.add(run.status.value)
             with about(run=run.id, pipeline=run.pipeline):
-                self._say(f"run {called(run.id)} lost its holder and is {run.status.value}")
+                self._say(f"run {called(run.id)} lost its process and is {run.status.value}")
         for _ in swept.broken:
             self._metrics.swept.add("broken")
 
@@ -334,7 +334,7 @@ class Registration:
 
 
 class EmbeddedWorker:
-    """Executes runs of the queue beside the program: `async with app.worker() as worker:`.
+    """Executes queued runs while the program runs: `async with app.worker() as worker:`.
 
     At the end of the block it takes no new runs, lets each step finish, and hands the runs back to the queue.
     If the worker itself fails, because its database is gone for instance, the block is cancelled and its

@@ -83,7 +83,7 @@ async def test_a_redirect_is_not_followed(status: str) -> None:
 
 async def test_an_event_without_end_is_cut() -> None:
     endless = response(b"data: " + b"x" * (6 * 1024 * 1024))
-    assert "without end" in await _message_of(models_at, endless)
+    assert "an event that never ends" in await _message_of(models_at, endless)
 
 
 async def test_an_answer_without_end_is_cut() -> None:
@@ -95,7 +95,7 @@ async def test_an_answer_without_end_is_cut() -> None:
         models._clients["acme"] = WireModel(provider, wire, http=http, keys=models._keys, clock=SystemClock())
         return models
 
-    assert "more than any answer" in await _message_of(small, response(b": hello\n" * 1024 * 1024))
+    assert "a response that is too large" in await _message_of(small, response(b": hello\n" * 1024 * 1024))
 
 
 async def test_a_compressed_body_is_not_unpacked() -> None:
@@ -105,7 +105,7 @@ async def test_a_compressed_body_is_not_unpacked() -> None:
 
 async def test_a_deeply_nested_event_is_no_answer() -> None:
     nested = response(b'data: {"choices":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n\n")
-    assert "sent an invalid answer" in await _message_of(models_at, nested)
+    assert "sent an invalid response" in await _message_of(models_at, nested)
 
 
 async def test_an_error_of_any_size_is_one_short_sentence() -> None:

@@ -55,12 +55,12 @@ async def test_a_key_is_read_anew_for_every_request() -> None:
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
-        ("env:NOBODY", "NOBODY, which should contain its key, is not set"),
+        ("env:NOBODY", "NOBODY, which should contain its API key, is not set"),
         ("env:EMPTY", "is empty"),
         ("env:ODD", "characters that a key cannot have"),
         ("file:none", "cannot be read"),
         ("file:.", "cannot be read"),
-        ("file:binary", "is not text"),
+        ("file:binary", "is not a text file"),
         ("command:exit 3", "exit code 3"),
         ("command:true", "is empty"),
     ],

@@ -224,7 +224,7 @@ async def test_half_a_character_is_refused_before_anything_is_sent() -> None:
     _, failure = await pieces_of(client_of(model, clock=ManualClock()), asked)
     assert failure is not None
     assert failure.kind is FailureKind.REQUEST
-    assert "half a character" in failure.message
+    assert "a lone surrogate" in failure.message
     assert model.log.asked == []
 
 
@@ -382,6 +382,6 @@ async def test_a_missing_extra_is_one_sentence_that_says_how_to_install_it() -> 
     _, failure = await pieces_of(OthersModel(provider, keys=keys, clock=ManualClock(), build=build))
     assert failure is not None
     assert failure.message == (
-        "acme:small cannot be asked: the client of this provider is not installed; "
-        "pip install 'pydantic-ai-slim[groq]', then resume the run."
+        "acme:small cannot be used: the client of this provider is not installed; pip install "
+        "'pydantic-ai-slim[groq]', then resume the run."
     )

@@ -64,7 +64,7 @@ async def test_an_answer_that_never_fits_fails_the_step(world: World) -> None:
     scripted = model(default="Five.")
     run = await (await working(world, scripted)).start(source(more=", max_retries=0"))
     assert run.status is RunStatus.FAILED
-    assert run.open_steps["work#1"].reason.startswith("the answer cannot be used: it is not JSON")
+    assert run.open_steps["work#1"].reason.startswith("the response cannot be used: it is not JSON")
     assert len(scripted.received) == 2
 
 
@@ -85,7 +85,7 @@ async def test_a_structured_answer_that_is_always_cut_off_fails_the_step_and_say
     scripted = model(ScriptRule(nth=1, reply=cut), ScriptRule(nth=2, reply=cut))
     run = await (await working(world, scripted)).start(source(more=", max_retries=0"))
     assert (run.status, len(scripted.received)) == (RunStatus.FAILED, 2)
-    assert run.open_steps["work#1"].reason == f"the answer cannot be used: {CUT_OFF}"
+    assert run.open_steps["work#1"].reason == f"the response cannot be used: {CUT_OFF}"
 
 
 async def test_a_structured_answer_may_come_after_tools_and_decide_about_its_step(world: World) -> None:

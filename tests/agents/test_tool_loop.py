@@ -386,7 +386,7 @@ async def test_the_rounds_of_a_step_have_an_end_and_its_answers_are_kept(world: 
     process = await working(world, scripted, tool := Counting())
     run = await process.start(line("work", work="max_rounds=2"))
     assert run.status is RunStatus.FAILED
-    said = "no result after 2 requests, it still uses tools; max_rounds allows 2"
+    said = "no result after 2 requests, it is still using tools; max_rounds allows 2"
     assert run.open_steps["work#1"].reason == said
     run = await process.resume(action="continue")
     assert run.open_steps["work#1"].reason == said
@@ -399,7 +399,7 @@ async def test_the_output_of_a_step_has_a_ceiling(world: World) -> None:
     process = await working(world, scripted, tool := Counting())
     run = await process.start(line("work", work="max_output_tokens=100"))
     assert run.status is RunStatus.FAILED
-    said = "no result after 120 tokens of output, it still uses tools; max_output_tokens allows 100"
+    said = "no result after 120 tokens of output, it is still using tools; max_output_tokens allows 100"
     assert run.open_steps["work#1"].reason == said
     assert [one.request.max_tokens for one in scripted.received] == [100, 40]
     assert tool.begun.total() == 1
@@ -713,12 +713,12 @@ class Unprintable(Exception):
         raise RuntimeError("no")
 
 
-@pytest.mark.parametrize("odd", ["half of a character", "no text", "unprintable"])
+@pytest.mark.parametrize("odd", ["a lone surrogate", "no text", "unprintable"])
 async def test_a_use_whose_answer_cannot_be_stored_is_not_made_again(world: World, odd: str) -> None:
     async def act(use: ToolUse) -> ToolAnswer:
         if odd == "unprintable":
             raise Unprintable
-        return ToolAnswer("paid \ud800" if odd == "half of a character" else 7)  # type: ignore[arg-type]
+        return ToolAnswer("paid \ud800" if odd == "a lone surrogate" else 7)  # type: ignore[arg-type]
 
     tool = Counting("pay", ONCE, act=act)
     scripted = model(asks(wish("pay")), default="Done.")
@@ -726,6 +726,6 @@ async def test_a_use_whose_answer_cannot_be_stored_is_not_made_again(world: Worl
     run = await process.start(SOURCE)
     assert run.status is RunStatus.COMPLETED
     assert tool.begun.total() == 1
-    told = {"half of a character": "paid ?", "no text": "did its work", "unprintable": "Unprintable: "}
+    told = {"a lone surrogate": "paid ?", "no text": "succeeded", "unprintable": "Unprintable: "}
     assert told[odd] in shown(scripted)[0].text
     assert await process.is_sound()

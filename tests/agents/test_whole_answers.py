@@ -246,7 +246,7 @@ async def test_an_answer_with_bytes_that_are_no_text_is_none(wire: str) -> None:
     sent = [one.replace(b"\\u00a4", b"\xff") for one in sent]
     async with serving(wire, sent, "end") as (models, _, _):
         failure = await failure_of(models)
-    assert "sent an invalid answer" in failure.message
+    assert "sent an invalid response" in failure.message
 
 
 @pytest.mark.parametrize(

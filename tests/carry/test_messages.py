@@ -88,10 +88,10 @@ async def test_the_file_is_the_same_before_and_after_its_text_is_sealed_and_tidi
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        (b'"chat":"talk"', b'"chat":"run/other"', "does not belong here"),
-        (b'"call":"m1","try":1', b'"call":"m3","try":1', "does not belong here"),
-        (b'"state":"complete"', b'"state":"error"', "does not belong here"),
-        (b'"run":"run"', b'"run":"other"', "does not belong here"),
+        (b'"chat":"talk"', b'"chat":"run/other"', "is in the wrong place"),
+        (b'"call":"m1","try":1', b'"call":"m3","try":1', "is in the wrong place"),
+        (b'"state":"complete"', b'"state":"error"', "is in the wrong place"),
+        (b'"run":"run"', b'"run":"other"', "is in the wrong place"),
         (b'"role":"assistant"', b'"role":"nobody"', "is damaged in line"),
         (b'"content":"', b'"content":"0', "is missing"),
     ],

@@ -80,7 +80,7 @@ def test_a_stop_that_needs_a_decision_is_told_with_the_flags_that_decide(
 
 @pytest.mark.parametrize(
     ("stop", "words"),
-    [(paused, "Say anything here to continue."), (failed, "`onward resume r` tries again.")],
+    [(paused, "Send any message here to continue."), (failed, "`onward resume r` tries again.")],
 )
 def test_any_other_stop_is_told_with_a_plain_resume(stop: Callable[[], Play], words: str) -> None:
     play = stop()

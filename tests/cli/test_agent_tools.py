@@ -59,7 +59,7 @@ def test_an_agent_does_not_read_the_database_wherever_it_is(shell: Shell) -> Non
         done = shell.inside("run", "work.dot", "--run-id", "fine", "--db", "mine.db")
         assert done.code == 0, done.out + done.err
     events = shell.inside("events", "fine", "--db", "mine.db", "--json").out
-    assert events.count("mine.db belongs to Onward, which no tool reads or writes.") == 2
+    assert events.count("mine.db belongs to Onward; tools cannot read or write it.") == 2
 
 
 def test_a_command_of_an_agent_waits_for_a_person_and_knows_no_key(shell: Shell) -> None:

@@ -134,7 +134,7 @@ def test_a_run_with_another_history_or_a_shorter_one_is_refused_and_nothing_is_w
     assert there.inside("run", "gate.dot", "--run-id", "gate", "--answers", "wait").code == 75
     other = there.inside("import", late, "--json")
     assert (other.code, other.error["code"]) == (1, "run_differs")
-    assert "exists here with another history" in other.err
+    assert "exists here with a different history" in other.err
 
 
 @pytest.mark.parametrize(("policy", "status"), [((), "interrupted"), (("submit",), "queued")])
@@ -204,7 +204,7 @@ def test_a_fork_alone_is_refused_in_a_sentence(shell: Shell) -> None:
     fill(shell)
     done = shell.inside("export", "fork", "--no-with-parents", "--out", path_of(shell, "x"))
     assert done.code == 1
-    assert "was forked from run line, which is not among those to export" in done.err
+    assert "was forked from run line, which is not exported" in done.err
     assert not (shell.directory / "x").exists()
     both = shell.inside("export", "fork", "line", "--no-with-parents", "--out", path_of(shell, "x"))
     assert both.code == 0
@@ -244,7 +244,7 @@ def damages(content: bytes) -> Iterator[tuple[bytes, str]]:
     yield put(len(lines) - 1, changed(last, lines=1)), "was changed since it was written"
     effect = next(index for index, line in enumerate(lines) if line.startswith(b'{"line":"effect"'))
     yield put(effect, changed(lines[effect], token="other")), "was changed since it was written"
-    yield put(effect, changed(lines[effect], key="other/x")), "does not belong here"
+    yield put(effect, changed(lines[effect], key="other/x")), "is in the wrong place"
 
 
 def test_what_is_not_an_export_is_refused_in_one_sentence_and_nothing_is_written(

@@ -63,4 +63,4 @@ def test_without_a_provider_one_sentence_says_what_to_set(shell: Shell, watch: t
 def test_a_provider_without_a_model_is_told_too(shell: Shell) -> None:
     shell.environment |= {"OPENAI_API_KEY": "canary-0123456789"}
     done = shell.inside("chat", "talk", "hello", "--watch")
-    assert (done.code, "no model is named" in done.out) == (1, True)
+    assert (done.code, "no model is configured" in done.out) == (1, True)

@@ -179,7 +179,7 @@ def test_continue_after_a_kill_finishes_the_run(shell: Shell, tmp_path: Path) ->
     latch.release()
     done = resumed.end()
     assert (done.code, "is resumed (build, full" in done.out) == (0, True)
-    assert "ay anything here to continue" not in done.out  # it continues already
+    assert "end any message here to continue" not in done.out  # it continues already
     assert Path(tmp_path, "ledger").read_text() == "r\n"
     assert len(shell.inside("chats", "show", "talk", "--json").json["runs"]) == 1
 

@@ -171,7 +171,7 @@ def test_changes_in_the_runs_work_tree_are_seen(shell: Shell) -> None:
     cancelled = shell.inside("abort", "doubt")
     assert cancelled.code == 0
     assert not Path(left["place"]).exists()
-    assert "what was not recorded is kept as refs/onward/doubt/saved-" in cancelled.err
+    assert "its unrecorded changes are kept as refs/onward/doubt/saved-" in cancelled.err
 
 
 # -- several at once -------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ def test_going_back_to_a_finished_step_that_must_not_be_repeated_is_said(
     shell.write("work.dot", source)
     assert shell.inside("run", "work.dot", "--run-id", "work").code == 1
     done = shell.inside("resume", "work", "--from", "pay", *flags)
-    assert "pay has finished before and is not repeatable; it runs again because --from says so" in done.err
+    assert "pay has finished before and is not repeatable; it runs again because of --from" in done.err
     assert "runs again" not in shell.inside("resume", "work", "--from", "b", *flags).err
 
 

@@ -33,8 +33,8 @@ def test_a_command_that_cannot_be_started_leaves_its_key_free(
     done = shell.inside("effect", "charge", "--", program, "7")
     assert done.code == code
     assert done.err == (
-        f"onward: '{program}' cannot be started: {why}; it did not run.\n"
-        "effect charge was not started by this; the next call runs it\n"
+        f"onward: '{program}' cannot be started: {why}; nothing was run.\n"
+        "effect charge was not started; the next call runs it\n"
     )
     assert shell.inside("effect", "charge", "--json").json["state"] == "absent"
     again = shell.inside("effect", "charge", "--", "echo", "charged")
@@ -63,5 +63,5 @@ def test_a_retry_that_cannot_be_started_leaves_the_doubt(shell: Shell) -> None:
     assert shell.inside("effect", "charge", "--", "true").code == 75
     done = shell.inside("effect", "charge", "--retry", "--", "no-such-program")
     assert done.code == 127
-    assert done.err.endswith("effect charge is in doubt as before\n")
+    assert done.err.endswith("effect charge is still in doubt\n")
     assert shell.inside("effect", "charge", "--", "true").code == 75

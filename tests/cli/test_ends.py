@@ -15,8 +15,8 @@ STUCK = """digraph stuck {{
 }}
 """
 WHY = (
-    "step a#1 finished as success, and its only edge cannot be taken: a -> b needs context.flag=on. "
-    "It saw context.flag (not set)."
+    "step a#1 finished as success, and its only edge cannot be taken: a -> b needs context.flag=on. It found "
+    "context.flag (not set)."
 )
 DEAD = """digraph dead {
   start [shape=Mdiamond]

@@ -55,10 +55,10 @@ def test_a_command_line_that_means_nothing_exits_2(shell: Shell, words: tuple[st
         (("run", "nothing.dot"), "cannot read the pipeline nothing.dot: there is no such file"),
         (("validate", "nothing.dot"), "cannot read the pipeline nothing.dot: there is no such file"),
         (("run", "."), "cannot read the pipeline .: Is a directory"),
-        (("run", "ok.dot", "--set", "novalue"), "--set 'novalue' sets nothing; write KEY=VALUE"),
-        (("run", "ok.dot", "--set", "=x"), "--set '=x' sets nothing"),
+        (("run", "ok.dot", "--set", "novalue"), "--set 'novalue' is invalid; write KEY=VALUE"),
+        (("run", "ok.dot", "--set", "=x"), "--set '=x' is invalid"),
         (("run", "ok.dot", "--set", "key:={"), "--set key:= needs JSON"),
-        (("run", "ok.dot", "--set", "key:=NaN"), "which JSON cannot hold"),
+        (("run", "ok.dot", "--set", "key:=NaN"), "which JSON cannot represent"),
         (("run", "ok.dot", "--run-id", "Not An Id"), "cannot be a run id"),
         (("run", "ok.dot", "--answers", "nobody"), "--answers 'nobody' is unknown"),
         (("run", "ok.dot", "--simulate", "none.json"), "cannot read the simulation script none.json"),
@@ -74,7 +74,8 @@ def test_a_command_line_that_means_nothing_exits_2(shell: Shell, words: tuple[st
         (("run", "typed.dot"), "node 'a' needs handler 'mystery'"),
         (
             ("run", "ok.dot", "--app", "stall"),
-            "--app 'stall' names no app; write MODULE:NAME or a file, as in stall:app or stall.py.",
+            "--app 'stall' is not the name of an app; write MODULE:NAME or a file, as in stall:app or "
+            "stall.py.",
         ),
         (
             ("run", "ok.dot", "--app", "lib/stall.py:ap"),
@@ -108,7 +109,7 @@ def test_a_command_line_that_means_nothing_exits_2(shell: Shell, words: tuple[st
         ),
         (
             ("run", "ok.dot", "--app", "empty:thing"),
-            "--app empty:thing has the type int and is no Onward app; write",
+            "--app empty:thing has the type int and is not an Onward app; write",
         ),
     ],
 )
@@ -306,7 +307,8 @@ def test_a_defect_is_one_line_and_a_traceback_only_on_request(shell: Shell) -> N
     assert (done.code, done.error["code"]) == (1, "defect")
     assert (
         done.err
-        == "onward: this is a defect, please report it: KeyError: 'gone' (ONWARD_DEBUG=1 shows where)\n"
+        == "onward: this is a bug in Onward, please report it: KeyError: 'gone' (ONWARD_DEBUG=1 shows "
+        "where)\n"
     )
     shell.environment["ONWARD_DEBUG"] = "1"
     assert "in spoil" in shell.inside("run", "ok.dot", "--app", "mine:app").err
@@ -428,7 +430,7 @@ def test_a_pipeline_that_cannot_be_read_makes_no_database(shell: Shell, command:
 def test_doctor_does_not_make_the_database_that_it_is_asked_about(shell: Shell) -> None:
     done = shell.inside("doctor")
     assert done.code == 1
-    assert "there is no database" in done.err
+    assert "does not exist yet" in done.err
     assert not list(shell.directory.iterdir())
 
 

@@ -84,7 +84,7 @@ def test_a_file_of_python_without_a_flow_asks_which_flow_is_meant(shell: Shell, 
     shell.write("nap.py", SLEEPER)
     refused = shell.inside(command, "nap.py")
     assert refused.code == 2
-    assert "to run a flow of it, name it: nap.py:FLOW" in refused.err
+    assert "to run one of its flows, write nap.py:FLOW" in refused.err
     assert "digraph" not in refused.err
 
 

@@ -182,7 +182,7 @@ def test_a_step_whose_session_is_gone_says_what_it_is_shown_instead(shell: Shell
     shell.write("talk.dot", source)
     assert shell.inside("run", "talk.dot", "--run-id", "work", "--simulate").code == 75
     done = shell.inside("answer", "work", "send")
-    assert "  degraded  send#1  its session is gone: summary:high instead of full" in done.out.splitlines()
+    assert "  degraded  send#1  its session was lost: summary:high instead of full" in done.out.splitlines()
     begun = [event for event in shell.log("work") if event["kind"] == "StepStarted"]
     assert (begun[-1]["fidelity"], begun[-1]["degraded_from"], begun[-1]["thread"]) == (
         "summary:high",

@@ -202,7 +202,7 @@ def test_a_name_that_is_neither_file_nor_run_is_refused_with_both_said(
         waiting(shell)
     done = shell.inside("graph", "nope", "--json")
     assert (done.code, done.error["code"]) == (1, "run_not_found")
-    assert "'nope' is neither a file here nor a run: " in done.err
+    assert "'nope' is neither a file nor a run: " in done.err
     assert len(done.err.splitlines()) == 1
 
 

@@ -127,10 +127,10 @@ def test_a_killed_process_is_marked_and_the_estimate_of_its_call_is_shown(shell:
         assert not shell.inside("calls", "lost", "--json").json[0]["is_gone"]
         ran.signal(signal.SIGKILL)
         ran.end()
-        assert shell.inside("messages", "lost").out.endswith("\n[interrupted: its process is gone]\n")
+        assert shell.inside("messages", "lost").out.endswith("\n[interrupted: its process ended]\n")
         (call,) = shell.inside("calls", "lost", "--json").json
         assert (call["state"], call["is_gone"]) == ("open", True)
-        assert "open, process gone" in shell.inside("calls", "lost").out
+        assert "open, process ended" in shell.inside("calls", "lost").out
         assert shell.inside("resume", "lost").code == 0
         assert "process is gone" not in shell.inside("messages", "lost").out
         lost = shell.inside("calls", "lost", "--json").json[0]

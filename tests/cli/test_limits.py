@@ -90,7 +90,8 @@ def test_a_changed_default_says_which_scopes_keep_a_limit_of_their_own(shell: Sh
     for words in (("set", "day", "tokens", "0"), ("reset", "day")):
         changed = shell.inside("limits", *words).out.splitlines()[1:]
         assert changed == [
-            "day/2999-01-01 keeps its own limits (tokens 9); to drop them: onward limits reset day/2999-01-01"
+            "day/2999-01-01 keeps its own limits (tokens 9); "
+            "to remove them: onward limits reset day/2999-01-01"
         ]
     assert shell.inside("limits", "set", "day", "calls", "3").out.count("\n") == 1
     found = shell.inside("limits", "set", "day", "tokens", "5", "--json").json
@@ -134,7 +135,7 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(
 
 def test_a_database_that_is_not_there_is_not_made_by_looking(shell: Shell) -> None:
     for command in ("limits", "usage"):
-        assert "there is no database" in shell.inside(command).err
+        assert "does not exist yet" in shell.inside(command).err
 
 
 def test_usage_is_shown_with_bars(any_shell: Shell) -> None:

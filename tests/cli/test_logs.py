@@ -96,7 +96,7 @@ def test_every_visit_of_a_node_is_shown(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (("tset",), 1, "onward: this run has started no step 'tset'; it has start#1, test#1.\n"),
+        (("tset",), 1, "onward: this run has not started a step 'tset'; it has start#1, test#1.\n"),
         (("test", "--attempt", "3"), 2, "onward: there is no attempt 3 of test#1; the last is 2.\n"),
         (("start",), 0, "no output is stored here."),
     ],

@@ -45,7 +45,7 @@ def test_a_run_is_found_by_id_then_display_id_then_beginning(shell: Shell) -> No
 def test_a_display_id_of_a_run_is_no_id_for_another(shell: Shell) -> None:
     runs(shell, "first", "parent")  # of the same form, and no run's display id
     done = shell.inside("run", "ok.dot", "--run-id", display_id("first"))
-    assert (done.code, "it is the display id of another one (`onward show" in done.err) == (2, True)
+    assert (done.code, "it is the display id of another run (`onward show" in done.err) == (2, True)
     assert shell.inside("submit", "ok.dot", "--run-id", display_id("first")).code == 2
     assert shell.inside("replay", "first", "--from", "a", "--run-id", display_id("first")).code == 2
     assert len(shell.inside("status", "--json").json) == 2

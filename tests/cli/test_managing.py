@@ -85,18 +85,18 @@ def test_steering_waits_for_the_next_agent_step(shell: Shell) -> None:
     shell.write("agents.dot", AGENTS)
     assert shell.inside("run", "agents.dot", "--run-id", "work", "--simulate").code == 75
     told = shell.inside("steer", "work", "Be brief.")
-    assert (told.code, "its next agent step takes it" in told.out) == (0, True)
+    assert (told.code, "its next agent step receives it" in told.out) == (0, True)
     assert shell.inside("steer", "work", "In French.", "--json").json["steering"] == [
         "Be brief.",
         "In French.",
     ]
-    assert "steering Be brief. (no agent step has taken it yet)" in shell.inside("show", "work").out
+    assert "steering Be brief. (no agent step has received it yet)" in shell.inside("show", "work").out
     assert shell.inside("answer", "work", "Y").code == 0
     shown = shell.read("work")
     assert shown["steering"] == []
     assert shown["context"]["last_response"] == "[simulated] write done, told: Be brief. In French."
     refused = shell.inside("steer", "work", "Too late.")
-    assert (refused.code, "no agent step is left" in refused.err) == (1, True)
+    assert (refused.code, "no agent step left" in refused.err) == (1, True)
 
 
 def test_whoever_answers_for_the_parent_answers_for_the_child(shell: Shell) -> None:

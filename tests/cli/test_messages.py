@@ -59,7 +59,7 @@ def test_what_is_cut_off_says_so_and_silence_too(shell: Shell) -> None:
     """The process that streamed is gone; whoever follows the run is not left waiting."""
     asyncio.run(spoken(shell.db, is_ended=False))
     assert shell.inside("messages", "spoken", "--follow").out.endswith(
-        "Done.\n[interrupted: its process is gone]\n"
+        "Done.\n[interrupted: its process ended]\n"
     )
     assert "no messages yet" in shell.inside("messages", "silent").err
     missing = shell.inside("messages", "nobody")

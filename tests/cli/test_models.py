@@ -15,7 +15,10 @@ def test_without_settings_every_provider_says_what_it_lacks(shell: Shell) -> Non
     shown = shell.inside("models")
     assert shown.code == 0
     for known in KNOWN_PROVIDERS.values():
-        assert f"no: the variable {known.key_variable}, which should contain its key, is not set" in shown.out
+        assert (
+            f"no: the variable {known.key_variable}, which should contain its API key, is not set"
+            in shown.out
+        )
     assert "no default model: set ONWARD_MODEL" in shown.out
     assert "prices of providers that are not set up: onward models --all" in shown.out
     assert "google:gemini-2.5-pro" not in shown.out
@@ -60,9 +63,9 @@ def test_a_provider_and_a_price_of_a_file_are_shown(shell: Shell) -> None:
 
 def test_a_default_that_cannot_be_asked_says_why(shell: Shell) -> None:
     shell.environment["ONWARD_MODEL"] = "acme:small"
-    assert "default model: acme:small, which cannot be asked: " in shell.inside("models").out
+    assert "default model: acme:small, which cannot be used: " in shell.inside("models").out
     shell.environment["ONWARD_MODEL"] = "google:gemini-2.5-flash"
-    assert "which cannot be asked: the variable GEMINI_API_KEY" in shell.inside("models").out
+    assert "which cannot be used: the variable GEMINI_API_KEY" in shell.inside("models").out
 
 
 def test_a_bad_setting_is_one_clear_sentence(shell: Shell) -> None:
@@ -111,9 +114,9 @@ def test_programs_are_shown_with_where_they_are(shell: Shell) -> None:
     assert (found["codex"]["is_own"], found["codex"]["found"]) == (False, None)
     shown = shell.inside("models").out
     assert f"mine         lines        {here}\n" in shown
-    assert "gone         lines        no: 'no-such-agent' is not there, or cannot be executed\n" in shown
+    assert "gone         lines        no: 'no-such-agent' was not found, or is not executable\n" in shown
     assert (
-        "no: 'codex' is not there, or cannot be executed; install it: npm install -g @openai/codex" in shown
+        "no: 'codex' was not found, or is not executable; install it: npm install -g @openai/codex" in shown
     )
 
 
@@ -127,4 +130,4 @@ def test_the_doctor_misses_a_program_that_settings_describe(shell: Shell) -> Non
     shell.write("onward.toml", '[programs.gone]\ncommand = ["no-such-agent"]\n')
     ill = shell.inside("doctor")
     assert ill.code == 1
-    assert "BAD  program       gone: 'no-such-agent' is not there, or cannot be executed\n" in ill.out
+    assert "BAD  program       gone: 'no-such-agent' was not found, or is not executable\n" in ill.out

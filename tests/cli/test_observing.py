@@ -252,7 +252,7 @@ def test_health_follows_a_server_that_goes_away_and_comes_back(tmp_path: Path) -
             assert site.numbers()["onward_database_bytes"] > 0
             os.kill(server.pid, signal.SIGQUIT)
             # After a heartbeat of a second, and not only when the store has given up waiting for the server.
-            assert site.wait_for_health(503) == "the database has not answered for 1 s.\n"
+            assert site.wait_for_health(503) == "the database has not responded for 1 s.\n"
             server.restart()
             assert site.wait_for_health(200) == "ok\n"
             worker.signal(signal.SIGTERM)

@@ -21,7 +21,7 @@ def working(shell: Shell) -> tuple[Started, Latch]:
 def test_pause_waits_until_the_step_has_finished(shell: Shell) -> None:
     running, latch = working(shell)
     pausing = shell.start("pause", "work")
-    pausing.wait_for("has been asked; waiting for its holder")
+    pausing.wait_for("has the request; waiting for the process that holds it")
     latch.release()
     done = pausing.end()
     assert done.code == 0
@@ -37,7 +37,7 @@ def test_a_pause_now_ends_the_step(shell: Shell, after: str) -> None:
     running, latch = working(shell)
     pausing = shell.start("pause", "work", "--after", after)
     if after == "call":
-        pausing.wait_for("waiting for its holder")
+        pausing.wait_for("waiting for the process that holds it")
         latch.release()
     assert pausing.end().code == 0
     assert running.end().code == 75
@@ -48,7 +48,7 @@ def test_a_pause_that_nobody_waits_for_is_only_asked(shell: Shell) -> None:
     running, latch = working(shell)
     asked = shell.inside("pause", "work", "--no-wait")
     assert asked.code == 0
-    assert "has been asked and is still at work" in asked.out
+    assert "has the request and is still running" in asked.out
     late = shell.inside("pause", "work", "--timeout", "0.01")
     assert late.code == 75
     latch.release()
@@ -80,7 +80,7 @@ def test_a_holder_that_died_does_not_keep_a_pause_waiting(shell: Shell) -> None:
     running, _ = working(shell)
     running.signal(signal.SIGSTOP)
     pausing = shell.start("pause", "work")
-    pausing.wait_for("waiting for its holder")
+    pausing.wait_for("waiting for the process that holds it")
     running.process.kill()
     assert pausing.end().code == 0
     assert shell.read("work")["status"] == "paused"
@@ -90,7 +90,7 @@ def test_a_holder_that_died_does_not_keep_a_pause_waiting(shell: Shell) -> None:
 def test_ctrl_c_ends_the_wait_and_not_the_request(shell: Shell) -> None:
     running, latch = working(shell)
     pausing = shell.start("pause", "work")
-    pausing.wait_for("waiting for its holder")
+    pausing.wait_for("waiting for the process that holds it")
     pausing.signal(signal.SIGINT)
     assert pausing.end().code == 75
     latch.release()

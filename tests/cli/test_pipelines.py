@@ -21,7 +21,7 @@ def added(shell: Shell, source: str = FIRST, *flags: str) -> str:
 def test_a_pipeline_is_added_and_run_by_its_name_without_its_file(any_shell: Shell) -> None:
     shell = any_shell
     assert added(shell) == "site@1 is added; new runs of site get version 1\n"
-    assert added(shell) == "site@1 is there already; new runs of site get version 1\n"
+    assert added(shell) == "site@1 is already stored; new runs of site get version 1\n"
     assert added(shell, SECOND) == "site@2 is added; new runs of site get version 2\n"
     (shell.directory / "site.dot").unlink()
     assert shell.inside("run", "site", "--run-id", "newest").code == 0
@@ -50,7 +50,7 @@ def test_a_version_is_enabled_shown_and_a_name_removed(any_shell: Shell) -> None
     assert (page["source"], page["version"], page["enabled"]) == (SECOND, 2, 1)
     assert [one["added_by"] for one in page["versions"]][:1] == ["ann"]
     assert page["versions"][0]["file"] == str(shell.directory / "site.dot")
-    assert shell.inside("pipelines", "remove", "site").out == "site is removed; its runs keep their source\n"
+    assert shell.inside("pipelines", "remove", "site").out == "site was removed; its runs keep their source\n"
     assert shell.inside("run", "site").code == 2
     assert "no pipeline is registered" in shell.inside("pipelines").out
 
@@ -131,7 +131,7 @@ LONG = "x" * 300
         (("show", LONG), "cannot be the name"),
         (("show", "site", "--version", "0"), "the version '0' is not a whole number from 1"),
         (("show", "site", "--version", "9999999999999999999"), "is not a whole number from 1"),
-        (("show", "site@1", "--version", "1"), "names a version already"),
+        (("show", "site@1", "--version", "1"), "already names a version"),
         (("show", "site@"), "the version '' is not a whole number"),
         (("enable", "site", "0"), "the version '0' is not a whole number from 1"),
         (("enable", "site", "9999999999999999999"), "is not a whole number from 1"),

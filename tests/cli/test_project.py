@@ -89,7 +89,7 @@ def test_the_database_is_found_above_and_said(bare: Shell) -> None:
 def test_a_database_that_is_named_is_not_looked_for(bare: Shell) -> None:
     assert bare.inside("run", "line.dot").code == 0
     done = below(bare, "src").inside("status", "--db", "mine.db")
-    assert "there is no database mine.db" in done.out
+    assert "the database mine.db does not exist yet" in done.out
     assert "using" not in done.err
 
 
@@ -97,7 +97,7 @@ def test_the_search_ends_at_the_home_directory(bare: Shell) -> None:
     assert bare.inside("run", "line.dot").code == 0
     bare.environment["HOME"] = str(bare.directory / "home")
     done = below(bare, "home", "src").inside("status")
-    assert "there is no database .onward/onward.db" in done.out
+    assert "the database .onward/onward.db does not exist yet" in done.out
 
 
 def test_a_new_database_is_made_in_the_project_that_has_settings(bare: Shell) -> None:
@@ -146,8 +146,8 @@ def test_a_directory_of_another_user_is_not_trusted(bare: Shell, monkeypatch: py
         monkeypatch.setattr(os, "getuid", lambda: owner + 1)
     assert bare.inside("status").code == 0, "in the current directory it was chosen by going there"
     done = below(bare, "src").inside("status")
-    assert "there is no database .onward/onward.db" in done.out
-    assert f"{theirs} belongs to another user and is not used; name a database with --db" in done.err
+    assert "the database .onward/onward.db does not exist yet" in done.out
+    assert f"{theirs} belongs to another user and is ignored; name a database with --db" in done.err
 
 
 def test_validate_needs_no_database_and_speaks_of_none(bare: Shell) -> None:

@@ -155,7 +155,7 @@ def test_an_old_schema_that_cannot_be_brought_up_to_date_is_one_sentence(kept: K
     done = kept("status")
     assert (done.code, done.err.count("\n")) == (1, 1), done
     assert f"has schema {MIGRATIONS[-2][0]}, this version reads schema {MIGRATIONS[-1][0]}" in done.err
-    assert "open it once where it can be, or copy it there." in done.err
+    assert "open it once where it is writable, or copy it there." in done.err
 
 
 def test_a_database_whose_log_cannot_be_read_here_is_one_sentence(kept: Kept) -> None:
@@ -250,7 +250,7 @@ def test_a_role_that_may_only_read_can_look_and_change_nothing(looker: Shell) ->
         assert (done.code, done.err) == (0, ""), words
     done = looker.inside("cancel", "asks")
     assert (done.code, done.err.count("\n")) == (1, 1)
-    assert "the role may not do this" in done.err
+    assert "the role is not allowed to do this" in done.err
 
 
 @pytest.mark.postgres

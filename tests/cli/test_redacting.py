@@ -102,7 +102,7 @@ def test_a_secret_in_a_pipeline_is_warned_of(shell: Shell) -> None:
     shell.write("line.dot", pipeline(("a", f"deploy --key {VALUE}")))
     done = shell.inside("validate", "line.dot")
     assert done.code == 0
-    assert "tool_command of node 'a' holds the value of DEPLOY_KEY" in done.out + done.err
+    assert "tool_command of node 'a' contains the value of DEPLOY_KEY" in done.out + done.err
     assert VALUE not in done.out + done.err
 
 
@@ -111,7 +111,7 @@ def test_a_secret_in_a_pipeline_is_warned_of(shell: Shell) -> None:
     [
         ("redact = 1", "write a table [redact]"),
         ("[redact]\nnames = []", "[redact] in onward.toml sets names; known settings are env, files"),
-        ("[redact]\nenv = 'KEY'", "env of [redact] in onward.toml is 'KEY'; write a list of texts"),
+        ("[redact]\nenv = 'KEY'", "env of [redact] in onward.toml is 'KEY'; write a list of strings"),
         ("[redact]\noff = 1", "off of [redact] in onward.toml is 1; write true or false"),
         (
             "[redact]\npatterns = ['(']",

@@ -133,7 +133,7 @@ def test_pause_steer_dismiss_and_cancel_ask_the_server(shell: Shell) -> None:
         server.post("/api/runs", {"pipeline": "held", "run_id": "wf-1"})
         latch.wait_reached()
         asked = shell(*at(server, "pause", "wf-1", "--no-wait"))
-        assert (asked.code, asked.out) == (0, "run wf-1 has been asked and is still at work\n")
+        assert (asked.code, asked.out) == (0, "run wf-1 has the request and is still running\n")
         latch.release()
         server.until("wf-1", "paused")
         assert shell(*at(server, "dismiss", "wf-1")).code == 0
@@ -147,7 +147,7 @@ def test_where_no_server_answers_it_says_so(shell: Shell) -> None:
     """S4-28."""
     done = shell.inside("resume", "wf-1", "--server", "http://127.0.0.1:9")
     assert done.code == 1
-    assert done.err.startswith("onward: Server not running: nothing answers at http://127.0.0.1:9")
+    assert done.err.startswith("onward: Server not running: nothing responds at http://127.0.0.1:9")
 
 
 @pytest.mark.slow
@@ -174,8 +174,8 @@ def test_a_profile_names_a_server_and_its_token(shell: Shell) -> None:
     assert shell("status", "--profile", "work").out == "no runs\n"
     unknown = shell("status", "--profile", "home")
     assert unknown.code == 2
-    assert "there are: bare, work" in unknown.err
-    assert "needs server" in shell("status", "--profile", "bare").err
+    assert "it has: bare, work" in unknown.err
+    assert "needs `server`" in shell("status", "--profile", "bare").err
     server.kill()
 
 

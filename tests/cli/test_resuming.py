@@ -135,7 +135,7 @@ def test_a_missing_file_means_the_stored_source_with_a_notice(shell: Shell) -> N
     (shell.directory / "mended").touch()
     done = shell.inside("resume", "work")
     assert done.code == 0
-    assert "work.dot is gone; continuing with the source stored with the run." in done.err
+    assert "work.dot no longer exists; continuing with the source stored with the run." in done.err
 
 
 def test_the_file_is_found_from_another_directory(shell: Shell) -> None:

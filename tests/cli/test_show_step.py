@@ -108,6 +108,6 @@ def test_a_step_that_is_not_there_is_refused_with_those_that_are(shell: Shell, j
     done = shell.inside("show", "run", "b", *json)
     assert (done.code, done.err) == (
         1,
-        "onward: this run has started no step 'b'; it has start#1, a#1, exit#1.\n",
+        "onward: this run has not started a step 'b'; it has start#1, a#1, exit#1.\n",
     )
     assert not json or done.error["code"] == "step_not_found"

@@ -81,7 +81,7 @@ def test_many_runs_come_from_standard_input(shell: Shell) -> None:
         ("{", "line 3: "),
         ('{"input": {}}', "line 3: Object contains unknown field `input`"),
         ('{"run_id": "No Good"}', "line 3: "),
-        ('{"run_id": "first"}', "line 3: the run id 'first' is that of an earlier run"),
+        ('{"run_id": "first"}', "line 3: the run id 'first' belongs to an earlier run"),
         ('{"tags": ["no good"]}', "line 3: the tag 'no good' cannot be used"),
         ('{"priority": 99999999999}', "line 3: priority is"),
         ('{"inputs": {"internal.x": 1}}', "line 3: "),

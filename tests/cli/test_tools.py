@@ -32,7 +32,7 @@ def test_settings_change_what_is_shown(shell: Shell) -> None:
     )
     shown = shell.inside("tools")
     assert "nodes without allowed_tools get: read, s*" in shown.out
-    assert "onward.toml names tools that are not known now: shel" in shown.out
+    assert "onward.toml names unknown tools: shel" in shown.out
     found = shell.inside("tools", "--json").json
     by_name = {one["name"]: one for one in found["tools"]}
     assert by_name["shell"]["approval"] is False

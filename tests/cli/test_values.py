@@ -59,7 +59,7 @@ def test_an_unknown_name_stays_as_it_is_written_and_is_in_the_steps_log(shell: S
     shell.inside(*prepared(shell))
     (step,) = [one for one in shell.read("plan")["steps"] if one["step"] == "plan#1"]
     assert step["log"] == [
-        "the prompt names $unheard, which is not in the context; it stays as it is written"
+        "the prompt names $unheard, which is not in the context; the name is left in the prompt"
     ]
 
 
@@ -74,7 +74,7 @@ def test_a_command_gets_values_as_variables_and_never_in_its_text(shell: Shell) 
     assert not (shell.directory / "owned").exists()
     (step,) = [one for one in shown["steps"] if one["step"] == "look#1"]
     assert step["log"] == [
-        "the command names $ONWARD_CONTEXT_NOTHING, which is not set: there is no such value"
+        "the command names $ONWARD_CONTEXT_NOTHING, which is not set: the context has no such value"
     ]
 
 
@@ -111,7 +111,9 @@ def test_an_unknown_name_in_a_gate_is_in_its_steps_log(shell: Shell) -> None:
     assert shell.read("plan")["gates"][0]["about"] == "$nothing"
     assert shell.inside("answer", "plan", "y").code == 0
     (step,) = [one for one in shell.read("plan")["steps"] if one["step"] == "ask#1"]
-    assert step["log"] == ["the gate names $nothing, which is not in the context; it stays as it is written"]
+    assert step["log"] == [
+        "the gate names $nothing, which is not in the context; the name is left in the text"
+    ]
 
 
 def test_a_gate_may_show_nothing(shell: Shell) -> None:
@@ -162,8 +164,8 @@ def test_validate_warns_of_names_that_nothing_sets(shell: Shell) -> None:
     assert [
         line.partition("[value_known] ")[2] for line in done.out.splitlines() if "value_known" in line
     ] == [
-        "prompt of node 'plan' names $last_respons, which is nearly $last_response; did you mean that? "
-        "(for the text itself write $$last_respons)",
-        "prompt of node 'plan' names ${graph.gaol}, which nothing sets; did you mean ${graph.goal}? "
-        "(for the text itself write $${graph.gaol})",
+        "prompt of node 'plan' names $last_respons, which is nearly $last_response; did you mean that? (for "
+        "the literal text write $$last_respons)",
+        "prompt of node 'plan' names ${graph.gaol}, which nothing sets; did you mean ${graph.goal}? (for the "
+        "literal text write $${graph.gaol})",
     ]

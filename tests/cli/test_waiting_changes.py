@@ -81,8 +81,7 @@ def test_a_change_that_lacks_the_way_of_an_answer_is_refused(changed: Shell) -> 
     done = changed.inside("resume", "gate", "--accept-changes")
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert (
-        "does not have nodes that run gate still needs: drop; put them back, or resume with --original."
-        in done.err
+        "no longer has nodes that run gate needs: drop; put them back, or resume with --original." in done.err
     )
 
 
@@ -99,7 +98,7 @@ def test_a_missing_file_means_the_stored_source_and_is_said(changed: Shell) -> N
     (Path(changed.directory) / "gate.dot").unlink()
     done = changed.inside("resume", "gate", "--answers", "auto")
     assert (done.code, shipped(changed)) == (0, "old\n")
-    assert "gate.dot is gone; continuing with the source stored with the run." in done.err
+    assert "gate.dot no longer exists; continuing with the source stored with the run." in done.err
 
 
 def test_a_limit_is_raised_before_the_question(shell: Shell) -> None:

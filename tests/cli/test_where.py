@@ -136,7 +136,7 @@ def test_a_submitted_run_with_a_directory_waits_for_a_worker_that_has_it(any_she
     shell.write("line.dot", pipeline(("a", PWD)))
     done = shell.inside("submit", "line.dot", "--run-id", "one", "--cwd", "its own place")
     assert done.code == 0
-    assert f"there is no directory {home / 'its own place'} on this machine" in done.err
+    assert f"the directory {home / 'its own place'} does not exist on this machine" in done.err
     assert shell.inside("worker", "--until-idle").code == 0
     assert shell.read("one")["status"] == "queued"
     (home / "its own place").mkdir()
@@ -188,7 +188,7 @@ def test_a_resume_says_which_variables_are_missing_now(shell: Shell) -> None:
     assert "do not get now" not in said
     del shell.environment["DEPLOY_KEY"], shell.environment["TERM"]
     said = shell.inside("resume", "one").err
-    assert "got DEPLOY_KEY when the run was started, and do not get it now" in said
+    assert "received DEPLOY_KEY when the run was started, and would not receive it now" in said
     assert "TERM" not in said
 
 
@@ -208,7 +208,10 @@ def test_a_variable_that_a_command_does_not_get_is_a_warning_before_it_is_missed
         done = shell.inside(*words)
         said = [line for line in (done.out + done.err).splitlines() if "[tool_variable]" in line]
         assert len(said) == 2, done
-        assert 'uses $TOKEN, which commands do not get (write tool_env = ["TOKEN"] in onward.toml)' in said[0]
+        assert (
+            'uses $TOKEN, which commands do not receive (write tool_env = ["TOKEN"] in onward.toml)'
+            in said[0]
+        )
         assert "uses $STAGE, which is not set here" in said[1]
 
 

@@ -192,7 +192,7 @@ async def test_names_are_of_a_few_characters() -> None:
         replace(token(), secret_hash=b"short")
     with pytest.raises(InvalidInput, match="belongs to no other"):
         replace(token(), token="t2")
-    with pytest.raises(InvalidInput, match="a role is a word"):
+    with pytest.raises(InvalidInput, match="a role must be a single word"):
         replace(token(), roles=("admin operator",))
 
 

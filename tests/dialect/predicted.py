@@ -219,7 +219,7 @@ class _Prophet:
             return
         leads_on = bool(work.blocks) or is_conditional(onward)
         if not leads_on and not line.path:
-            raise LineFailed  # the step stays open, so that it can be tried again
+            raise LineFailed  # the step stays open, so that it can be retried
         line.finish(step, status, **changes)
         if not leads_on:
             raise LineFailed

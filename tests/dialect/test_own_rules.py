@@ -40,7 +40,7 @@ async def test_a_warning_can_be_an_error() -> None:
 @pytest.mark.parametrize(
     ("rule", "severity", "said"),
     [
-        ("start_node", "warning", "start_node must stay an error: runs rely on it"),
+        ("start_node", "warning", "start_node must stay an error: runs depend on it"),
         ("orphans", "warning", "there is no rule 'orphans'; the rules are start_node, terminal_node"),
         ("reachability", "fatal", "'fatal' is not a severity; write error, warning or info"),
     ],

@@ -84,7 +84,9 @@ async def test_no_answer_at_all_leaves_the_first_question_open(world: World) -> 
 async def test_what_is_not_an_answer_to_each_is_refused_with_a_sentence(
     world: World, said: Sequence[Said]
 ) -> None:
-    with pytest.raises(InvalidInput, match="asked 2 questions; ask_multiple must return a list of at most"):
+    with pytest.raises(
+        InvalidInput, match="received 2 questions; ask_multiple must return a list with at most"
+    ):
         await attended(await world.process(), Panel(said))
 
 

@@ -288,7 +288,7 @@ async def test_an_answer_never_counts_for_another_question(world: World) -> None
     await process.start(SOURCE)
     run = await answer(process, "yes")
     assert (run.status, run.reason) == (RunStatus.FAILED, "step_failed")
-    assert "asks another question under 'approve'" in run.detail
+    assert "asks a different question under 'approve'" in run.detail
     assert "said" not in run.context
     # A retry forgets the old question, and asks the new one.
     run = await process.resume(action="retry")
@@ -344,7 +344,7 @@ async def test_another_question_under_an_answered_key_is_refused(world: World) -
     await process.start(SOURCE)
     run = await answer(process, "yes")
     assert (run.status, run.reason) == (RunStatus.FAILED, "step_failed")
-    assert "asks another question under 'approve'" in run.detail
+    assert "asks a different question under 'approve'" in run.detail
 
 
 @pytest.mark.parametrize("changed", ["text", "about", "choices", "default", "type", "on_timeout"])
@@ -380,7 +380,7 @@ async def test_one_key_is_for_a_call_or_for_a_question(world: World) -> None:
         await step.ask("approve", "go?")
 
     run = await (await at(world, work)).start(SOURCE)
-    assert "'approve' names a call and a question of step work#1" in run.detail
+    assert "'approve' is the key of both a call and a question of step work#1" in run.detail
 
 
 @pytest.mark.parametrize(
@@ -389,12 +389,12 @@ async def test_one_key_is_for_a_call_or_for_a_question(world: World) -> None:
         ({"question": "  "}, "is empty"),
         ({"question": "x" * 10_001}, "has 10001 characters"),
         ({"choices": []}, "has 0 choices"),
-        ({"choices": ["a", "a"]}, "offers a choice twice"),
+        ({"choices": ["a", "a"]}, "offers the same choice twice"),
         ({"choices": ["a", " "]}, "is empty or too long"),
         ({"choices": "yes"}, "needs a list of choices"),
         ({"type": "multiple_choice"}, "needs a list of choices"),
         ({"type": "essay"}, "use one of multiple_choice, yes_no"),
-        ({"type": "yes_no", "choices": ["a", "b", "c"]}, "the yes, then the no"),
+        ({"type": "yes_no", "choices": ["a", "b", "c"]}, "first yes, then no"),
         ({"type": "freeform", "choices": ["a"]}, "has no choices"),
         ({"default": "maybe"}, "its choices are Yes, No"),
         ({"on_timeout": "panic"}, "use one of reject, none"),

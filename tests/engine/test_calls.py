@@ -245,7 +245,7 @@ async def test_a_retry_that_is_to_be_fresh_starts_the_step_anew(world: World) ->
 
 async def test_the_refusal_says_what_the_choices_mean(world: World) -> None:
     process = await _in_doubt(world, _charging(Outside()))
-    with pytest.raises(Refused, match=r"--retry does charge again and keeps.*charge=VALUE"):
+    with pytest.raises(Refused, match=r"--retry repeats charge and keeps.*charge=VALUE"):
         await process.resume()
 
 
@@ -593,7 +593,7 @@ async def test_a_time_limit_on_a_plain_function_is_refused(world: World) -> None
         await step.call("a", lambda: 1, time_limit_s=5)
 
     run = await (await at(world, work)).start(SOURCE)
-    assert "a thread cannot be ended" in run.detail
+    assert "a thread cannot be stopped" in run.detail
 
 
 @pytest.mark.parametrize("key", ["", "m3", "m1.t2", "x" * 201, "a\nb", 7])

@@ -120,7 +120,7 @@ async def test_a_file_that_is_gone_is_no_obstacle(world: World, file: Path) -> N
     told: list[str] = []
     folded = await process.engine.resume("run", Resume(), tell=told.append)
     assert folded.run.status is RunStatus.COMPLETED
-    assert told == [f"{file} is gone; continuing with the source stored with the run."]
+    assert told == [f"{file} no longer exists; continuing with the source stored with the run."]
 
 
 async def test_a_file_that_is_there_and_the_same_needs_no_words(world: World, file: Path) -> None:

@@ -45,7 +45,7 @@ async def test_conditions_that_are_all_false_lead_nowhere(world: World, tmp_path
     assert world.ledger.steps == ["a#1"]
     shown = await process.shown()
     assert shown["recoverable"]
-    assert "a -> b needs context.flag=on. It saw context.flag (not set)" in shown["detail"]
+    assert "a -> b needs context.flag=on. It found context.flag (not set)" in shown["detail"]
     assert await process.is_sound()
 
 

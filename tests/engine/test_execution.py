@@ -70,7 +70,7 @@ class Odd(Exception):
         (Odd(), "Odd"),
         (KeyError("key"), "KeyError: 'key'"),
         (SystemExit(3), "SystemExit: 3"),
-        (asyncio.CancelledError(), "the handler waited for something that was cancelled"),
+        (asyncio.CancelledError(), "the handler awaited something that was cancelled"),
     ],
 )
 async def test_an_error_of_a_handler_is_a_failure_of_its_step(

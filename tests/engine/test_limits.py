@@ -74,7 +74,7 @@ async def test_a_resume_that_would_stop_at_the_same_call_again_is_refused(world:
     await stopped_by_limit(process, "run/run", spent=70)
     with pytest.raises(Refused) as refused:
         await process.engine.resume("run", Resume())
-    assert "run/run has spent 70 of 100 tokens, which leaves too little" in str(refused.value)
+    assert "run/run has spent 70 of 100 tokens, which is not enough" in str(refused.value)
     assert "--raise run.tokens=200`" in str(refused.value)
     assert refused.value.code == "limit_exceeded"
     assert (await process.engine.journal.load("run")).run.status is RunStatus.INTERRUPTED
@@ -173,7 +173,7 @@ async def test_what_is_no_raise_and_no_scope_of_the_run_is_refused_before_anythi
         await changes.raise_for(draft.run, [("run", "tokens", 900), ("chat", "tokens", 5)], by="pat")
     with pytest.raises(InvalidInput, match="count in run/run, not in run/other"):
         await changes.raise_for(draft.run, [("run", "tokens", 900), ("run/other", "tokens", 900)], by="pat")
-    with pytest.raises(InvalidInput, match="100 already"):
+    with pytest.raises(InvalidInput, match="already 100"):
         await changes.raise_for(draft.run, [("run", "tokens", 50)], by="pat")
     (scope,) = await process.store.limits.read(["run/run"])
     assert scope.limit.tokens == 100

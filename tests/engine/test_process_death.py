@@ -251,7 +251,7 @@ def test_without_free_descriptors_a_command_is_refused_and_later_ones_run() -> N
         answers, errors = owner.communicate()
         assert (owner.returncode, errors) == (0, "")
         lines = answers.split("\n")
-        assert "no command can be started now: Too many open files; try again later." in lines
+        assert "starting a command failed: Too many open files; try again later." in lines
         assert lines[-3] == "ran"
 
 

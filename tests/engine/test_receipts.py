@@ -437,7 +437,7 @@ async def test_the_resume_point_of_a_run_without_a_way_on_is_not_its_end(
     assert (await process.start(source)).reason == "no_way_on"
     told = point(tmp_path, process, source)
     assert (told.step, told.action, told.behind) == (None, "stuck", "a#1")
-    assert told.reason == "a#1 has finished, and none of its edges could be taken"
+    assert told.reason == "a#1 has finished, and none of its edges could be followed"
 
 
 async def test_the_resume_point_follows_the_way_taken_through_loops(world: World, tmp_path: Path) -> None:

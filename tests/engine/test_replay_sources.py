@@ -138,7 +138,7 @@ async def test_a_replay_of_a_file_that_is_gone_uses_the_stored_source_and_says_s
     remove(file)
     told: list[str] = []
     made = await process.engine.fork("run", ForkRequest(1), tell=told.append)
-    assert told == [f"{file} is gone; continuing with the source stored with the run."]
+    assert told == [f"{file} no longer exists; continuing with the source stored with the run."]
     assert made.run.pipeline_hash == (await process.load()).run.pipeline_hash
 
 
@@ -225,7 +225,7 @@ async def test_a_fork_before_the_step_that_comes_next_begins_at_the_end(world: W
     process = await world.process({"a": [act]})
     assert (await process.start(SOURCE, stop=stop)).status is RunStatus.PAUSED
     assert await fork_seq(process, "b") == await seq_after(process, "start", "a")
-    with pytest.raises(StepNotFound, match=r"started no step 'c'; it has start#1, a#1"):
+    with pytest.raises(StepNotFound, match=r"not started a step 'c'; it has start#1, a#1"):
         await process.engine.fork("run", ForkRequest(from_step="c"))
 
 

@@ -80,7 +80,7 @@ def test_a_call_that_the_attempt_dropped_is_lost_before_it_begins_again() -> Non
 def test_a_conversation_with_instructions_that_another_step_took_does_not_begin() -> None:
     run = working(SteeringGiven(text="be brief", by="ann"))
     assert start_call(run, MODEL, ["be brief"]) == (MODEL,)
-    with pytest.raises(Refused, match="another step has taken the instructions that a#1 read"):
+    with pytest.raises(Refused, match="another step has received the instructions that a#1 read"):
         start_call(run, MODEL, ["in French"])
 
 
@@ -227,9 +227,9 @@ def test_a_decision_that_is_none_about_the_calls_leaves_them_alone() -> None:
             ResumeRequest("pat", None, "continue", None, answers={"m9": 1}),
             "'m9' is not in doubt in that step; calls in doubt: m1.t1.",
         ),
-        (ResumeRequest("pat", None, "retry", None, answers={"m1.t1": 1}), "used only with --continue"),
-        (ResumeRequest("pat", None, "continue", None, repeats=("m1",)), "used only with --retry"),
-        (ResumeRequest("pat", None, "skip", None, fresh=True), "used only with --retry"),
+        (ResumeRequest("pat", None, "retry", None, answers={"m1.t1": 1}), "only valid with --continue"),
+        (ResumeRequest("pat", None, "continue", None, repeats=("m1",)), "only valid with --retry"),
+        (ResumeRequest("pat", None, "skip", None, fresh=True), "only valid with --retry"),
         (ResumeRequest("pat", None, "continue", None, answers={"m1.t1": {1, 2}}), "the answer of call"),
     ],
 )

@@ -308,7 +308,7 @@ def test_an_answer_that_the_gate_does_not_offer_is_refused_with_what_it_does(gat
 
 
 def test_an_answer_whose_text_cannot_be_stored_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="the text of the answer contains half of a character"):
+    with pytest.raises(InvalidInput, match="the text of the answer contains a lone surrogate"):
         Play(ASK).answer("Yes", text="\udce9")
 
 

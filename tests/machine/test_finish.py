@@ -213,7 +213,7 @@ def test_a_failure_without_a_way_on_stops_the_run_with_the_step_open() -> None:
     ("result", "detail"),
     [
         (Result.retry("busy"), "step a#1: max retries exceeded: busy"),
-        (Result.fail("", retryable=False), "step a#1: the step failed without a reason"),
+        (Result.fail("", retryable=False), "step a#1: the step failed without giving a reason"),
     ],
 )
 def test_a_stopped_run_says_what_happened_to_the_step(result: Result, detail: str) -> None:

@@ -154,13 +154,13 @@ def test_the_deadline_takes_the_first_option_if_the_default_is_where_options_lea
 @pytest.mark.parametrize(
     ("ways", "why"),
     [
-        (None, "are missing; a step before the gate has to set them"),
+        (None, "are missing; a step before the gate must set them"),
         ([], "are an empty list; a step before"),
         ("Quiet", "are no list; a step before"),
-        ([{"description": "x"}], "option 1 of plan.ways has no label; give it one, as text"),
+        ([{"description": "x"}], "option 1 of plan.ways has no label; give it one, as a string"),
         (["Quiet", {"label": " "}], "option 2 of plan.ways has no label"),
-        ([7], "option 1 of plan.ways is '7'; it has to be a text, or an object with a label"),
-        ([{"label": "x", "data": 1}], "data of option 1 of plan.ways is '1'; it has to be an object"),
+        ([7], "option 1 of plan.ways is '7'; it must be a string, or an object with a label"),
+        ([{"label": "x", "data": 1}], "data of option 1 of plan.ways is '1'; it must be an object"),
         ([{"label": "x", "data": {"a": "b" * 9_000}}], "has more than 8,192 bytes; keep it short"),
         (["x"] * 51, "are 51; offer at most 50"),
     ],

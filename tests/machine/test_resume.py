@@ -139,7 +139,7 @@ def test_a_run_whose_cancel_was_acknowledged_is_not_resumed() -> None:
     """Design §3: a stop honours a pending cancel, also when the owner died before it could."""
     play = Play(TWO)
     play.cancel(ALIVE)
-    with pytest.raises(Refused, match="kim asked to cancel it; `onward cancel r` does it now"):
+    with pytest.raises(Refused, match="kim requested to cancel it; `onward cancel r` does it now"):
         play.resume(DEAD)
     play.resume(DEAD, action="abort")
     assert play.run.status is RunStatus.CANCELLED

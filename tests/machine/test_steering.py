@@ -89,13 +89,13 @@ def test_what_is_no_instruction_is_refused(text: str, says: str) -> None:
 def test_instructions_that_nobody_takes_do_not_pile_up() -> None:
     play = Play(LINE)
     steer(play, *(f"say {number}" for number in range(STEERING_PENDING_MAX)))
-    with pytest.raises(Refused, match="no agent step has taken"):
+    with pytest.raises(Refused, match="no agent step has received"):
         steer(play, "one more")
 
 
 def test_a_run_that_is_over_takes_no_instruction() -> None:
     run: Run = Play("start -> exit").run
-    with pytest.raises(Refused, match="no agent step is left"):
+    with pytest.raises(Refused, match="no agent step left"):
         decide_steer(run, NO_ONE, text="be brief", by="ann")
     assert run.status == "completed"
     with pytest.raises(IllegalEvent):

@@ -34,7 +34,7 @@ def test_owners_that_die_again_and_again_end_in_a_crash_loop() -> None:
     assert play.started.step == "a#1"
     play.claim()
     assert (play.run.status, play.run.reason) == (RunStatus.FAILED, "crash_loop")
-    assert "5 holders" in play.run.detail
+    assert "5 processes" in play.run.detail
 
 
 def test_a_new_checkpoint_begins_the_count_of_losses_anew() -> None:

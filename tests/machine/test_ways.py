@@ -43,7 +43,7 @@ def test_every_edge_its_condition_and_what_it_saw_are_told() -> None:
     assert stuck().run.detail == (
         "step a#1 finished as success, and none of its 2 edges can be taken: "
         "a -> b needs context.flag=on; a -> exit needs outcome=fail. "
-        'It saw context.flag (not set); outcome="success".'
+        'It found context.flag (not set); outcome="success".'
     )
 
 

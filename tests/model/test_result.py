@@ -59,7 +59,7 @@ def test_a_status_may_be_said_by_its_name(status: Any) -> None:
     ],
 )
 def test_what_could_not_be_read_again_is_refused_at_once(fields: dict[str, Any], why: str) -> None:
-    """K22: an outcome that does not decode would make the whole history unreadable."""
+    """K22: an outcome that cannot be decoded would make the whole history unreadable."""
     with pytest.raises(InvalidInput, match=why):
         Result(**fields)
 

@@ -34,7 +34,9 @@ def test_the_handlers_that_no_live_worker_has_are_named() -> None:
 def test_where_only_the_handler_of_agents_is_missing_a_model_provider_is_named() -> None:
     found = waiting_for(("codergen",), [worker("a")])
     assert found is not None
-    assert found.says == "no live worker has a model provider, which the agent steps need: set its key there"
+    assert found.says == (
+        "no live worker has a model provider, which the agent steps need: set its API key there"
+    )
 
 
 def test_handlers_that_no_live_worker_has_together_are_named() -> None:

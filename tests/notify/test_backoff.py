@@ -50,5 +50,5 @@ def test_old_news_is_not_told_but_what_was_asked_for_again_is_tried() -> None:
     later_us = AT_US + AGE_S_MAX * 1_000_000 + 1
     found = is_too_late(delivery(), later_us)
     assert found is not None
-    assert (found.state, found.error) == (FAILED, "it was not delivered for 3 days")
+    assert (found.state, found.error) == (FAILED, "it was not delivered within 3 days")
     assert is_too_late(delivery(tries=2), later_us) is None

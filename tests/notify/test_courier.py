@@ -210,7 +210,7 @@ async def test_what_nobody_delivered_for_days_is_old_news() -> None:
         pass
     assert recorder.begun == []
     assert [(one.state, one.error) for one in await kept(store)] == [
-        (FAILED, "it was not delivered for 3 days")
+        (FAILED, "it was not delivered within 3 days")
     ]
 
 

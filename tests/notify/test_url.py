@@ -86,7 +86,7 @@ async def test_a_receiver_that_never_answers_is_left_alone_when_the_time_is_over
     receiver.answer = late
     found = await sender(receiver.url, timeout_s=0.2).send(delivery())
     release.set()
-    assert found == SendResult(None, "no answer within 0.2 s")
+    assert found == SendResult(None, "no response within 0.2 s")
 
 
 @asynccontextmanager
@@ -119,7 +119,7 @@ async def test_the_thread_of_a_request_that_was_given_up_ends() -> None:
 
     async with speaking(drip) as url:
         found = await sender(url, timeout_s=0.3).send(delivery())
-        assert found.error == "no answer within 0.3 s"
+        assert found.error == "no response within 0.3 s"
         await in_thread(wait_until, lambda: threading.active_count() <= before + 1, "the end of the thread")
 
 

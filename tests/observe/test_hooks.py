@@ -199,10 +199,10 @@ def test_a_database_that_hangs_is_told_before_the_call_fails() -> None:
     health = Health(100.0)
     call = health.asking(100.0)
     assert health.fault(100.0 + SLOW_S) is None
-    assert health.fault(101.0 + SLOW_S) == "the database has not answered for 6 s."
+    assert health.fault(101.0 + SLOW_S) == "the database has not responded for 6 s."
     health.answered(call, 101.0 + SLOW_S)
     assert health.fault(101.0 + SLOW_S) is None
-    assert health.fault(102.0 + SLOW_S + STALE_S) == "no answer from the database for 31 s."
+    assert health.fault(102.0 + SLOW_S + STALE_S) == "no response from the database for 31 s."
 
 
 @pytest.mark.parametrize(("lease_s", "slow_s"), [(10.0, 10 / 3), (1.0, 1.0), (60.0, SLOW_S), (None, SLOW_S)])

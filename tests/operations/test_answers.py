@@ -116,5 +116,5 @@ async def test_no_caller_can_use_the_name_of_a_request_of_ours(world: World, key
     process = await world.process()
     await process.start(GATED)
     for name in ("pause", "submit", "fork"):
-        with pytest.raises(InvalidInput, match="like the keys of Onward's own requests"):
+        with pytest.raises(InvalidInput, match="with a prefix that Onward reserves for its own requests"):
             await DECISIONS[name](of(process), key)

@@ -274,7 +274,9 @@ async def test_whoever_accepts_changes_is_told_that_a_registered_version_has_non
     await add(process, SECOND)
     told: list[str] = []
     await process.engine.resume("run", Resume(accept_changes=True), tell=told.append)
-    assert told == ["the run keeps site@1, with which it started; start a new run for another version."]
+    assert told == [
+        "the run keeps site@1, the version that it started with; start a new run for another version."
+    ]
     assert (await process.load()).run.pipeline_hash == process.pipeline(line("a", a="max_retries=0")).hash
 
 
@@ -302,7 +304,7 @@ async def test_a_run_of_a_file_has_no_version(memory: World) -> None:
 
 
 async def test_a_run_has_a_source_or_a_name(memory: World) -> None:
-    with pytest.raises(InvalidInput, match="give one of them"):
+    with pytest.raises(InvalidInput, match="give only one of them"):
         SubmitRun(source=FIRST, pipeline="site")
     process = await memory.process()
     with pytest.raises(InvalidInput, match="cannot be the name"):

@@ -36,7 +36,7 @@ def test_a_name_that_is_nearly_a_tool_is_named(written: str, fix: str) -> None:
 def test_a_limit_in_brackets_is_told_not_to_be_one() -> None:
     [(_, fix)] = found(node=', allowed_tools="Bash(git:*)"')
     assert fix is not None
-    assert fix.startswith("write shell; what it is used for cannot be limited here")
+    assert fix.startswith("write shell; its use cannot be restricted here")
 
 
 @pytest.mark.parametrize(

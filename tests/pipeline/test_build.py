@@ -97,8 +97,8 @@ def test_where_statements_were_lost_only_local_rules_speak() -> None:
     """D19: "no such node" would be an echo of the statement that could not be read."""
     assert refused('digraph {\n start\n "A" [label=x]\n start -> A [condition="("]\n}') == [
         "3:2 unsupported '\"A\"' cannot be a node id",
-        "4:25 condition_syntax the condition of edge start -> A does not parse: "
-        "'(' is not allowed: there are no parentheses",
+        "4:25 condition_syntax the condition of edge start -> A does not parse: '(' is not allowed: "
+        "parentheses are not supported",
     ]
 
 

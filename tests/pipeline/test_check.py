@@ -106,14 +106,14 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
             "dead_end",
             "start; exit; A; B\n  C; start -> A -> exit; A -> B\n A -> C",
             [
-                "2:17 dead_end node 'B' has no outgoing edges; a run or a branch that gets there ends there",
-                "3:3 dead_end node 'C' has no outgoing edges; a run or a branch that gets there ends there",
+                "2:17 dead_end node 'B' has no outgoing edges; a run or branch that reaches it ends there",
+                "3:3 dead_end node 'C' has no outgoing edges; a run or branch that reaches it ends there",
             ],
         ),
         (
             "dead_end",
             "start; exit; A [retry_target=B]; B; start -> A -> exit",
-            ["2:34 dead_end node 'B' has no outgoing edges; a run or a branch that gets there ends there"],
+            ["2:34 dead_end node 'B' has no outgoing edges; a run or branch that reaches it ends there"],
         ),
         ("dead_end", "start; A; start -> A", []),  # without an exit, that is what is wrong
         ("dead_end", "start; exit; A; start -> exit", []),  # nothing leads to it
@@ -149,8 +149,8 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
             "condition_syntax",
             'A -> B [label=x,\n condition="outcome=\\"a\\" || b"]',
             [
-                "3:27 condition_syntax the condition of edge A -> B does not parse: '||' is not allowed: "
-                "there is no OR; write one edge per alternative"
+                "3:27 condition_syntax the condition of edge A -> B does not parse: '||' is not allowed: OR "
+                "is not supported; write one edge per alternative"
             ],
         ),
         (

@@ -135,12 +135,12 @@ def test_literals(text: str, literal: str) -> None:
 @pytest.mark.parametrize(
     ("text", "offset", "message"),
     [
-        ("a=1 || b=2", 4, "'||' is not allowed: there is no OR; write one edge per alternative"),
+        ("a=1 || b=2", 4, "'||' is not allowed: OR is not supported; write one edge per alternative"),
         ("a==1", 2, "'==' is not allowed: write a single '='"),
-        ("!a", 0, "'!' is not allowed: there is no NOT; write key!=value"),
-        ("a > 1", 2, "'>' is not allowed: numbers cannot be compared; only = and != exist"),
-        ("a < 1", 2, "'<' is not allowed: numbers cannot be compared; only = and != exist"),
-        ("(a=1)", 0, "'(' is not allowed: there are no parentheses"),
+        ("!a", 0, "'!' is not allowed: NOT is not supported; write key!=value"),
+        ("a > 1", 2, "'>' is not allowed: numbers cannot be compared; only = and != are supported"),
+        ("a < 1", 2, "'<' is not allowed: numbers cannot be compared; only = and != are supported"),
+        ("(a=1)", 0, "'(' is not allowed: parentheses are not supported"),
         ("a=1 & b=2", 4, "'&' is not allowed: clauses are joined by '&&'"),
         ("a=", 2, 'a value is missing; write "" for the empty string'),
         ("a= && b=1", 3, 'a value is missing; write "" for the empty string'),

@@ -296,9 +296,9 @@ def test_other_separators_are_accepted_with_a_warning() -> None:
 def test_an_attribute_written_twice_is_a_warning_and_the_last_one_counts() -> None:
     text = "digraph G { A [x=1, x=2; x=3] }"
     assert warnings(text) == [
-        "1:21 repeated_attribute attribute 'x' is set twice; the last one counts",
+        "1:21 repeated_attribute attribute 'x' is set twice; the last one applies",
         "1:24 separator attributes are separated by ','",
-        "1:26 repeated_attribute attribute 'x' is set twice; the last one counts",
+        "1:26 repeated_attribute attribute 'x' is set twice; the last one applies",
     ]
     assert parse(text, file=FILE).graph.nodes["A"].attrs["x"] == 3
 
@@ -311,5 +311,5 @@ def test_a_node_declared_twice_is_a_warning_and_the_attributes_add_up() -> None:
 
 def test_an_unknown_escape_is_kept_with_a_warning_at_its_place() -> None:
     text = 'digraph G {\n A [x="a\\n\\d\\\\d"]\n}'
-    assert warnings(text) == ["2:11 unknown_escape '\\' before 'd' has no meaning and is kept as it is"]
+    assert warnings(text) == ["2:11 unknown_escape '\\' before 'd' has no meaning and is kept unchanged"]
     assert parse(text, file=FILE).graph.nodes["A"].attrs["x"] == "a\n\\d\\d"

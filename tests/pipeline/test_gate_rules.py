@@ -36,7 +36,7 @@ def test_a_default_choice_that_nobody_offers_is_an_error_with_what_is_offered() 
     assert wrong("human.default_choice=exit", "ask -> b") == [
         (
             "human_gate",
-            "human.default_choice of ask is 'exit', which is none of: a, b",
+            "human.default_choice of ask is 'exit', which is not one of: a, b",
             3,
         )
     ]
@@ -74,7 +74,7 @@ def test_a_gate_that_can_be_asked_is_no_finding(attrs: str, edges: str) -> None:
         ("fast", "write a JSON object such as"),
         (r"{\"a\": }", "(Expecting value: line 1 column 7 (char 6))"),
         ("[1]", "write a JSON object such as"),
-        (r"{\"a\": 1e999}", "JSON cannot hold"),
+        (r"{\"a\": 1e999}", "JSON cannot represent"),
         ("{" + " " * 9_000 + "}", "write a JSON object of at most 8,192 bytes"),
     ],
 )
@@ -131,7 +131,7 @@ def test_only_a_multiple_choice_takes_options() -> None:
 def test_the_default_of_options_is_where_they_lead_or_a_written_choice() -> None:
     assert warned("human.options=ways, human.default_choice=a, label=Go", "ask -> b [label=Other]") == []
     [(_, message, _)] = wrong("human.options=ways, human.default_choice=Quiet, label=Go")
-    assert message == "human.default_choice of ask is 'Quiet', which is none of: a"
+    assert message == "human.default_choice of ask is 'Quiet', which is not one of: a"
 
 
 def test_a_prompt_may_name_the_data_of_a_choice() -> None:

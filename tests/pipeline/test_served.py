@@ -45,7 +45,7 @@ def test_a_handler_that_the_executing_process_lacks_is_an_error() -> None:
 def test_a_secret_that_is_written_down_is_told_by_its_name() -> None:
     rules = [secret_rule(lambda text: ["API_KEY"] if "s3cret" in text else [])]
     assert found('a [prompt="use s3cret"]; start -> a -> exit', rules, "secret") == [
-        "warning: prompt of node 'a' holds the value of API_KEY, which is stored with every run"
+        "warning: prompt of node 'a' contains the value of API_KEY, which is stored with every run"
     ]
 
 

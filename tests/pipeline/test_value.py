@@ -84,7 +84,7 @@ def test_a_value_is_read_as_another_type(
         (as_integer, Duration.parse("1s"), "a whole number such as 3"),
         (as_integer, 2**63, "a whole number of at most 64 bits"),
         (as_integer, "9" * 30, "a whole number such as 3"),
-        (as_count, -1, "a whole number that is not negative"),
+        (as_count, -1, "a whole number of 0 or more"),
         (as_positive, "0", "a whole number of at least 1"),
         (as_boolean, "maybe", "true or false"),
         (as_boolean, "True", "true or false"),

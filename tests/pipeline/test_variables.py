@@ -59,7 +59,7 @@ def test_a_variable_that_is_not_set_is_a_warning_with_its_place() -> None:
 
 def test_a_variable_that_is_set_and_not_passed_says_what_to_write() -> None:
     (said,) = warnings('tool_command="deploy $TOKEN"')
-    assert "uses $TOKEN, which commands do not get" in said
+    assert "uses $TOKEN, which commands do not receive" in said
     assert 'tool_env = ["TOKEN"]' in said
 
 

@@ -341,7 +341,7 @@ def test_a_condition_that_can_be_true_is_left_alone(condition: str) -> None:
 def test_nodes_that_cannot_reach_the_exit_are_named_together() -> None:
     found = one("start; exit; a; b; c\nstart -> a -> exit; a -> b -> c -> b", "exit_reachable")
     assert (found.line, found.column, found.severity) == (2, 17, WARNING)
-    assert found.message == ("no edge leads from 'b', 'c' to the exit: a run that gets there cannot finish")
+    assert found.message == ("no edge leads from 'b', 'c' to the exit: a run that reaches them cannot finish")
     assert found.fix == "add an edge with a condition, for example b -> exit"
 
 
@@ -391,7 +391,7 @@ def test_a_loop_through_an_agent_that_nothing_ends_is_named() -> None:
     assert found.severity is Severity.WARNING
     assert found.node_id == "impl"
     assert found.message == (
-        "nothing ends the loop of 'impl', 'test' if its condition never holds: it asks its model again"
+        "nothing ends the loop of 'impl', 'test' if its condition is never true: it calls its model again"
     )
     assert "max_visits=10" in (found.fix or "")
 

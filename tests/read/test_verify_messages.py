@@ -46,7 +46,7 @@ async def test_messages_are_sound_while_they_stream_and_at_every_stage_after_it(
         ("DELETE FROM message", "is missing"),
         ("DELETE FROM chunk WHERE position = 2", "some of its chunks are missing"),
         ("DELETE FROM chunk WHERE kind = 'end'", "some of its chunks are missing"),
-        ("UPDATE chunk SET text = 'Twice ' WHERE position = 2", "its chunks are not the text that is sealed"),
+        ("UPDATE chunk SET text = 'Twice ' WHERE position = 2", "its chunks differ from the text stored"),
         ("DELETE FROM blob", "is missing or damaged"),
     ],
 )
@@ -71,7 +71,7 @@ async def test_a_message_whose_text_is_not_what_its_call_names_is_found(store: S
     name = content_hash(other)
     await appended(store, draft, replace(answered(), said=name, nodes={name: other}))
     (found,) = (await verify_run(store, draft.id)).problems
-    assert f"its chunks are not the text that is sealed as {name}" in found
+    assert f"its chunks differ from the text stored as {name}" in found
 
 
 async def test_a_message_that_lost_the_text_its_call_names_is_found(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_receipt_is_read_as_it_was_written() -> None:
 def test_every_field_is_required() -> None:
     for name in RECEIPT:
         less = {key: value for key, value in RECEIPT.items() if key != name}
-        with pytest.raises(InvalidInput, match=f"r.json is no receipt of version 1: .*`{name}`"):
+        with pytest.raises(InvalidInput, match=f"r.json is not a valid receipt of version 1: .*`{name}`"):
             read_receipt(json.dumps(less).encode(), "r.json")
 
 
@@ -67,7 +67,7 @@ def test_every_field_is_required() -> None:
     [
         ({"more": 1}, "unknown field `more`"),
         ({"status": "fine"}, "Invalid enum value 'fine'"),
-        ({"schema_version": 3}, "is a receipt of version 3; this program knows version 1 and 2"),
+        ({"schema_version": 3}, "is a receipt of version 3; this version of Onward reads version 1 and 2"),
         ({"schema_version": "1"}, "Expected `int`"),
         ({"tokens": {"prompt": -1, "completion": 0, "total": 0}}, ">= 0"),
         ({"started_at": "yesterday"}, "matching regex"),
@@ -86,7 +86,7 @@ def test_a_file_that_is_no_receipt_is_named_with_what_is_wrong(changes: dict[str
 @pytest.mark.parametrize("junk", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b" " * (BYTES_MAX + 1)])
 def test_junk_is_refused_with_a_sentence(junk: bytes) -> None:
     for read in (read_receipt, read_handoff):
-        with pytest.raises(InvalidInput, match=r"^r\.json is no "):
+        with pytest.raises(InvalidInput, match=r"^r\.json is not a valid "):
             read(junk, "r.json")
 
 

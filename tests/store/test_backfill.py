@@ -115,7 +115,7 @@ async def test_verify_compares_the_rows_of_gates_with_the_log(database: Database
     await doubtful(store, "run")
     assert (await verify_run(store, "run")).problems == ()
     database.run(change)
-    assert (await verify_run(store, "run")).problems == ("the row of gate ask#1 is not what the log says",)
+    assert (await verify_run(store, "run")).problems == ("the row of gate ask#1 differs from the log",)
     await store.close()
 
 

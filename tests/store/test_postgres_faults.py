@@ -313,7 +313,7 @@ async def test_a_database_that_was_read_only_from_the_start_says_so_at_once_and_
     await executed(postgres_ready_url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     store = await PostgresStore.open(postgres_ready_url, patience_s=3600)
     assert len(await log_of(store, run.id)) == 2
-    with pytest.raises(StoreReadOnly, match="cannot be written, because it is a standby or set to read-only"):
+    with pytest.raises(StoreReadOnly, match="is read-only, because it is a standby or set to read-only"):
         await created(store)
     await executed(
         postgres_ready_url, "SET default_transaction_read_only = off", f"ALTER DATABASE {name} RESET ALL"

@@ -67,7 +67,9 @@ async def test_a_migration_is_refused_while_a_process_of_the_older_version_holds
     number = load_migrations(database.package)[-1][0]
     said = str(refused.value)
     assert said.startswith(f"the database has schema {schema} and this Onward needs {number}, but process ")
-    assert said.endswith("of an older version, holds runs in it; stop that process first, then try again.")
+    assert said.endswith(
+        "which is an older version, holds runs in it; stop that process first, then try again."
+    )
     assert database.schema() == before
     await older.close()
     newer = await open_store(database.db)

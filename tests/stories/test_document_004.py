@@ -132,7 +132,9 @@ def test_a_refused_resume_is_a_notice_with_the_servers_sentence(
             assert site.server.ask("POST", "/api/workflows/wf-0/resume").status == 200
             socket.until_type("WORKFLOW_STARTED", workflow_id="wf-0")
         header(one.page, "Resume").click()
-        expect(one.page.locator(".toast")).to_contain_text("look at the run again, then decide")
+        expect(one.page.locator(".toast")).to_contain_text(
+            "look at the run again, then send the request again"
+        )
         expect(header(one.page, "Resume")).to_have_count(0)
         assert len(one.lines) == 1
         assert REFUSED.search(one.lines.pop()), "the browser writes down the 409, and nothing else"

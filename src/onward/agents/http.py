@@ -87,7 +87,7 @@ class WireModel:
             for name, value in provider.headers.items():
                 headers[name] = await self._keys.value(value)
         except KeyMissing as missing:
-            what = f"cannot be asked: {missing}"
+            what = f"cannot be used: {missing}"
             raise ModelFailed(failed(asked, FailureKind.AUTH, what)) from None
         outgoing = Outgoing(
             url=self._wire.address(asked.model),
@@ -102,7 +102,7 @@ class WireModel:
         try:
             return self._wire.body(request, asked.model)
         except UnicodeEncodeError:
-            what = "cannot be asked: the request contains half a character (a lone surrogate)"
+            what = "cannot be used: the request contains a lone surrogate, which is not a valid character"
             raise ModelFailed(failed(asked, FailureKind.REQUEST, what)) from None
 
 
@@ -195,17 +195,17 @@ class Http:
             what = f"did not answer within {wait_s:g} s"
             raise ExchangeFailed(FailureKind.TRANSIENT, what, is_sent=True) from None
         except aiohttp.ClientHttpProxyError as error:  # to CONNECT: nothing has been sent through it
-            what = f"could not be reached: the answer was {error.status} ({host})"
+            what = f"could not be reached: the response was {error.status} ({host})"
             raise ExchangeFailed(FailureKind.TRANSIENT, what, is_sent=False) from None
         except aiohttp.ClientConnectorError as error:
             what = f"could not be reached: {_reason(error)} ({host})"
             raise ExchangeFailed(FailureKind.TRANSIENT, what, is_sent=False) from None
         except aiohttp.InvalidURL:
             raise ExchangeFailed(
-                FailureKind.REQUEST, "has a base_url that is no address", is_sent=False
+                FailureKind.REQUEST, "has a base_url that is not a valid address", is_sent=False
             ) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            what = f"closed the connection before it answered ({_reason(error)})"
+            what = f"closed the connection without a response ({_reason(error)})"
             raise ExchangeFailed(FailureKind.TRANSIENT, what, is_sent=True) from None
 
     def _open_session(self) -> aiohttp.ClientSession:
@@ -224,7 +224,7 @@ def _proxy_host(proxy: str) -> str:
     """The proxy without its password; refuses one that is spoken to in another way."""
     parts = urlsplit(proxy)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        what = "cannot be asked: HTTPS_PROXY or HTTP_PROXY is no address such as http://proxy:3128"
+        what = "cannot be used: HTTPS_PROXY or HTTP_PROXY is not a valid address, such as http://proxy:3128"
         raise ExchangeFailed(FailureKind.REQUEST, what, is_sent=False)
     return parts.hostname
 
@@ -259,7 +259,7 @@ class Incoming:
         self._is_first = False
         self._left -= len(piece)
         if self._left < 0:
-            raise ExchangeFailed(FailureKind.CUT, "sent more than any answer has", is_sent=True)
+            raise ExchangeFailed(FailureKind.CUT, "sent a response that is too large", is_sent=True)
         return piece
 
     async def beginning(self) -> bytes:
@@ -289,23 +289,23 @@ class Incoming:
         except TimeoutError:
             raise ExchangeFailed(FailureKind.CUT, late, is_sent=True) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            what = f"broke off its answer ({_reason(error)})"
+            what = f"ended its response early ({_reason(error)})"
             raise ExchangeFailed(FailureKind.CUT, what, is_sent=True) from None
 
     def _check_encoding(self) -> None:
         if self.headers.get("content-encoding", "identity").lower() not in ("identity", ""):
-            what = "sent a compressed body, which was not asked for"
+            what = "sent a compressed body, which was not requested"
             raise ExchangeFailed(FailureKind.REQUEST, what, is_sent=True)
 
 
 def _reason(error: BaseException) -> str:
     """Why it failed, in words that hold nothing of the request."""
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "its name cannot be resolved"
+        return "its host name cannot be resolved"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted"
     if isinstance(error, aiohttp.ClientSSLError):
-        return "no secure connection can be made"
+        return "no secure connection can be established"
     found = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(found, OSError) and found.errno is not None and found.errno in errno.errorcode:
         return os.strerror(found.errno).lower()

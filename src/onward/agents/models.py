@@ -298,7 +298,7 @@ def _problem(provider: Provider, variables: Mapping[str, str], directory: str) -
     if not provider.needs_key or provider.key is None:
         return None
     if kind == "env" and not variables.get(rest):
-        return f"the variable {rest}, which should contain its key, is not set"
+        return f"the variable {rest}, which should contain its API key, is not set"
     if kind == "file" and not os.path.exists(os.path.join(directory, os.path.expanduser(rest))):
         return f"the file {rest} of its key does not exist"
     return None

@@ -137,7 +137,7 @@ class OthersModel:
                 options["api_key"] = key
                 secrets.append(key)
         except KeyMissing as missing:
-            what = f"cannot be asked: {missing}"
+            what = f"cannot be used: {missing}"
             raise ModelFailed(failed(asked, FailureKind.AUTH, what)) from None
         if provider.base_url:
             options["base_url"] = provider.base_url
@@ -172,9 +172,9 @@ class OthersModel:
             said = str(error)
             if not isinstance(error, InvalidInput) and self._provider.key is None and "API_KEY" in said:
                 place = f"[providers.{asked.provider}]"
-                what = f'cannot be asked: no key was found; write key = "env:NAME" under {place}'
+                what = f'cannot be used: no key was found; write key = "env:NAME" under {place}'
                 raise ModelFailed(failed(asked, FailureKind.AUTH, what)) from None
-            what = f"cannot be asked: {hide(said, secrets).rstrip('. ')}"
+            what = f"cannot be used: {hide(said, secrets).rstrip('. ')}"
             raise ModelFailed(failed(asked, FailureKind.REQUEST, what)) from None
 
     def _missing(self, asked: AskedModel, error: ImportError) -> Failure:
@@ -184,7 +184,7 @@ class OthersModel:
             what = "the client of this provider"
             install = f"pip install '{named[0]}'" if named else INSTALL
         message = (
-            f"{asked.provider}:{asked.model} cannot be asked: {what} is not installed; {install}, "
-            "then resume the run."
+            f"{asked.provider}:{asked.model} cannot be used: {what} is not installed; {install}, then resume "
+            "the run."
         )
         return Failure(kind=FailureKind.REQUEST, message=message, provider=asked.provider, model=asked.model)

@@ -75,17 +75,17 @@ def build(name: str, model: str, *, options: Options, limits: TimeLimits) -> Mod
     """The model; InvalidInput, ImportError or an error of the library if there is none for these settings."""
     if name in ELSEWHERE:
         raise InvalidInput(
-            f'its client repeats requests by itself; write base_url = "{ELSEWHERE[name]}" and no format'
+            f'its client retries requests by itself; write base_url = "{ELSEWHERE[name]}" and no format'
         )
     try:
         made = infer_provider_class(name)
     except ValueError:
-        raise InvalidInput(f"pydantic-ai knows no provider {name!r}; name one under `provider`") from None
+        raise InvalidInput(f"pydantic-ai has no provider {name!r}; name one under `provider`") from None
     _check_options(made, name, options)
     provider = _bedrock(made, options, limits) if name == BEDROCK else made(**options)
     found = infer_model(f"{name}:{model}", provider_factory=lambda _: provider)
     if "max_retries" in found.unsupported_settings and name not in WITHOUT_RETRIES:
-        raise InvalidInput("its client repeats requests by itself, and cannot be told not to")
+        raise InvalidInput("its client retries requests by itself, and this cannot be turned off")
     return found
 
 
@@ -124,7 +124,7 @@ def question(
     try:
         msgspec.json.encode(request)  # each client would say in its own way what is wrong with it
     except UnicodeEncodeError:
-        raise InvalidInput("the request contains half a character (a lone surrogate)") from None
+        raise InvalidInput("the request contains a lone surrogate, which is not a valid character") from None
     return LibraryRequest(
         _messages(request), _settings(request, model, limits, idempotency_key), _parameters(request, model)
     )
@@ -150,7 +150,7 @@ def _settings(
     if request.tool_choice is not None and request.tools:
         settings["tool_choice"] = request.tool_choice.value
     if request.stop and "stop_sequences" in without:
-        raise InvalidInput("it takes no stop sequences")
+        raise InvalidInput("it does not support stop sequences")
     if request.stop:
         settings["stop_sequences"] = [*request.stop]
     return settings
@@ -269,7 +269,9 @@ class TheirAnswer(Gathered):
             self.count_usage(lambda: usage_of(stream.usage))
         said = stream.finish_reason or (whole.provider_details or {}).get("finish_reason")
         if not said or whole.state != "complete":
-            raise ExchangeFailed(llm.FailureKind.CUT, "broke off its answer (it has no end)", is_sent=True)
+            raise ExchangeFailed(
+                llm.FailureKind.CUT, "ended its response early (its end is missing)", is_sent=True
+            )
         self.finish = FINISHES.get(stream.finish_reason or "", llm.FinishReason.OTHER)
         if self.is_empty and self.finish_reason not in (llm.FinishReason.LENGTH, llm.FinishReason.REFUSAL):
             raise ExchangeFailed(llm.FailureKind.EMPTY, "answered nothing", is_sent=True)
@@ -392,18 +394,18 @@ def failure_of(
             found = _refused(error, asked, now_us, secrets)
             return msgspec.structs.replace(found, may_have_cost=found.may_have_cost or has_begun)
         case UnexpectedModelBehavior():
-            what = "sent an invalid answer"
+            what = "sent an invalid response"
             return failed(asked, llm.FailureKind.CUT, what, may_have_cost=True)
         case _ if isinstance(status := getattr(error, "status_code", None), int) and status >= 400:
             response = ProviderResponse(status=status, headers={}, body=str(error).encode("utf-8", "replace"))
             return refusal(asked, response, now_us=now_us, secrets=secrets)
         case _ if "Credential" in type(error).__name__:
-            return failed(asked, llm.FailureKind.AUTH, f"cannot be asked: {said}")
+            return failed(asked, llm.FailureKind.AUTH, f"cannot be used: {said}")
         case _ if has_begun:
-            what = f"broke off its answer ({type(error).__name__}: {said})"
+            what = f"ended its response early ({type(error).__name__}: {said})"
             return failed(asked, llm.FailureKind.CUT, what, may_have_cost=True)
         case _ if isinstance(error, REFUSED) or "Config" in type(error).__name__:
-            return failed(asked, llm.FailureKind.REQUEST, f"cannot be asked: {said}")
+            return failed(asked, llm.FailureKind.REQUEST, f"cannot be used: {said}")
         case _:
             what = f"failed ({type(error).__name__}: {said})"
             return failed(asked, llm.FailureKind.TRANSIENT, what, may_have_cost=True)
@@ -412,9 +414,9 @@ def failure_of(
 def _unreachable(error: ModelConnectionError, asked: AskedModel, has_begun: bool) -> llm.Failure:
     is_sent = error.phase not in ("pool", "connect")
     if has_begun:
-        what = "broke off its answer (the connection was closed)"
+        what = "ended its response early (the connection was closed)"
         return failed(asked, llm.FailureKind.CUT, what, may_have_cost=True)
-    what = "closed the connection before it answered" if is_sent else "could not be reached"
+    what = "closed the connection without a response" if is_sent else "could not be reached"
     return failed(asked, llm.FailureKind.TRANSIENT, what, may_have_cost=is_sent)
 
 

@@ -165,7 +165,7 @@ def _check_format(table: Mapping[str, Any], place: str, default: Provider | None
     if found := sorted(table.keys() & wrong):
         only = f"is not {OTHER_FORMAT}" if wrong is OURS_ONLY else f"is {OTHER_FORMAT}"
         raise InvalidInput(
-            f"{place} sets {', '.join(found)}, which only hold if format {only}; leave them out."
+            f"{place} sets {', '.join(found)}, which only apply if format {only}; leave them out."
         )
 
 
@@ -195,14 +195,14 @@ def read_address(value: object, what: str) -> str:
         raise InvalidInput(f"{what} is not an address; write one such as {example}.") from None
     if parts.username is not None or parts.password is not None:
         raise InvalidInput(
-            f"{what} contains a user or a password; write the address alone, and the key under `key`."
+            f"{what} contains a user name or a password; write only the address, and the key under `key`."
         )
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not _is_clean(value):
         raise InvalidInput(
             f"{what} is {shown(value)}, which is not an http address; write one such as {example}."
         )
     if parts.query or parts.fragment:
-        raise InvalidInput(f"{what} has a part after its path; write an address such as {example}.")
+        raise InvalidInput(f"{what} has a query or a fragment; write an address such as {example}.")
     return value
 
 
@@ -220,7 +220,7 @@ def _key(value: object, what: str) -> str:
 def read_headers(value: object, what: str) -> Mapping[str, str]:
     """Headers whose secrets are references; InvalidInput for one that cannot be sent, or is a secret."""
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise InvalidInput(f'{what} is not a table of texts; write headers = {{ "X-Team" = "search" }}.')
+        raise InvalidInput(f'{what} is not a table of strings; write headers = {{ "X-Team" = "search" }}.')
     for name, text in value.items():
         if not _HEADER.fullmatch(name) or not text.isprintable() or not text.isascii():
             raise InvalidInput(f"{what} has {shown(name)}, which cannot be sent as a header.")
@@ -270,7 +270,7 @@ def _options(value: object, what: str) -> Mapping[str, str | int | float | bool]
         isinstance(one, str | int | float | bool) for one in value.values()
     ):
         raise InvalidInput(
-            f'{what} is not a table of texts and numbers; write options = {{ region_name = "eu-west-1" }}.'
+            f'{what} is not a table of strings and numbers; write options = {{ region_name = "eu-west-1" }}.'
         )
     for name, one in value.items():
         if name in _NAMED:
@@ -329,14 +329,14 @@ def full_name(model: str, *, provider: str = "", default: str | None, known: Map
         return full_name(default, default=None, known=known)
     else:
         raise InvalidInput(
-            "no model is named; write llm_model on the node, or set ONWARD_MODEL, or `model` under [agents] "
-            "in onward.toml."
+            "no model is configured; write llm_model on the node, or set ONWARD_MODEL, or `model` under "
+            "[agents] in onward.toml."
         )
     if provider not in known:
         raise InvalidInput(
-            f"the model {shown(model or provider)} names an unknown provider {shown(provider)}; known are "
-            f"{', '.join(sorted(known))}. Write provider:model, and describe other providers under "
-            "[providers.NAME] in onward.toml."
+            f"the model {shown(model or provider)} names an unknown provider {shown(provider)}; known "
+            f"providers are {', '.join(sorted(known))}. Write provider:model, and describe other providers "
+            "under [providers.NAME] in onward.toml."
         )
     if not wanted:
         raise InvalidInput(f"the provider {provider!r} needs a model; write {provider}:MODEL.")
@@ -417,16 +417,16 @@ class Keys:
     async def _of_variable(self, name: str) -> str:
         found = self._variables().get(name)
         if found is None:
-            raise KeyMissing(f"the variable {name}, which should contain its key, is not set")
+            raise KeyMissing(f"the variable {name}, which should contain its API key, is not set")
         return found
 
     async def _of_file(self, path: str) -> str:
         try:
             return await in_thread(_read, self._directory, path)
         except OSError as error:
-            raise KeyMissing(f"the file {path} of its key cannot be read ({error.strerror})") from None
+            raise KeyMissing(f"the file {path} with its key cannot be read ({error.strerror})") from None
         except UnicodeDecodeError:
-            raise KeyMissing(f"the file {path} of its key is not text") from None
+            raise KeyMissing(f"the file {path} with its key is not a text file") from None
 
     async def _of_command(self, line: str) -> str:
         try:
@@ -438,11 +438,11 @@ class Keys:
                 deadline=NO_DEADLINE,
             )
         except (SpawnFailed, InvalidInput):
-            raise KeyMissing("the command of its key cannot be started") from None
+            raise KeyMissing("the command that prints its key cannot be started") from None
         if ended.timed_out:
-            raise KeyMissing(f"the command of its key took longer than {COMMAND_S_MAX:g} s")
+            raise KeyMissing(f"the command that prints its key took longer than {COMMAND_S_MAX:g} s")
         if ended.exit_code != 0:
-            raise KeyMissing(f"the command of its key failed with exit code {ended.exit_code}")
+            raise KeyMissing(f"the command that prints its key failed with exit code {ended.exit_code}")
         return ended.stdout
 
 

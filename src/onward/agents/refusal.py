@@ -71,15 +71,15 @@ _NEVER_LATER = re.compile(r"\blimit: 0\b|credits are depleted", re.IGNORECASE)
 """What Google says of a quota that no waiting fills."""
 
 ADVICE: Mapping[FailureKind, str] = {
-    FailureKind.TRANSIENT: "it can be tried again",
-    FailureKind.RATE_LIMIT: "it can be tried again later",
+    FailureKind.TRANSIENT: "it can be retried",
+    FailureKind.RATE_LIMIT: "retry it later",
     FailureKind.AUTH: "check the provider's key, then resume the run",
     FailureKind.CREDIT: "add credit to the account, then resume the run",
-    FailureKind.FORBIDDEN: "check what the key may use, then resume the run",
+    FailureKind.FORBIDDEN: "check the permissions of the key, then resume the run",
     FailureKind.REQUEST: "check the model's name, the base_url and the request, then resume the run",
     FailureKind.TOO_LONG: "shorten the conversation, or use a model with a larger context",
-    FailureKind.EMPTY: "it can be tried again",
-    FailureKind.CUT: "it can be tried again",
+    FailureKind.EMPTY: "it can be retried",
+    FailureKind.CUT: "it can be retried",
 }
 
 
@@ -138,7 +138,7 @@ def error_in_stream(
     kind = _kind(status, words, said)
     return Failure(
         kind=kind,
-        message=_sentence(asked, kind, "an error inside the answer", hide(said, secrets)),
+        message=_sentence(asked, kind, "an error inside the response", hide(said, secrets)),
         provider=asked.provider,
         model=asked.model,
         status=response.status,

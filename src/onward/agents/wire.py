@@ -199,15 +199,15 @@ class ErrorInAnswer(Exception):
 
     def __init__(self, error: Any) -> None:
         self.error = error
-        super().__init__("an error inside the answer")
+        super().__init__("an error inside the response")
 
 
 class UsageUnreadable(Exception):
     """The server counted tokens in a way that no model can have used them."""
 
 
-UNREADABLE = "the provider's count of tokens cannot be read or cannot be true"
-NOT_COUNTED = "the answer is whole, but the connection ended before its tokens were counted"
+UNREADABLE = "the provider's token count is unreadable or impossible"
+NOT_COUNTED = "the response is complete, but the connection ended before the token count arrived"
 
 EVENT_BYTES_MAX = 4 * 1024 * 1024
 """One event may carry a whole answer; a larger one is no answer."""
@@ -278,7 +278,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
 class CharacterHalves:
     """Joins characters that a server cut in two: `\\ud83d` ends a piece of text, `\\ude00` begins the next.
 
-    So do servers whose strings are UTF-16. JSON with half of a character cannot be read, but the answer is
+    So do servers whose strings are UTF-16. JSON with a lone surrogate cannot be read, but the answer is
     not broken, and is not asked for again.
     """
 
@@ -359,7 +359,7 @@ class ResponseReader:
         try:
             events = self._events.feed(received)
         except TooLarge:
-            raise ExchangeFailed(llm.FailureKind.CUT, "sent a piece without end", is_sent=True) from None
+            raise ExchangeFailed(llm.FailureKind.CUT, "sent an event that never ends", is_sent=True) from None
         yield from self._pieces(events)
 
     def end(self, trouble: ExchangeFailed | None = None) -> Iterator[llm.Streamed]:
@@ -371,7 +371,7 @@ class ResponseReader:
         answer = self._answer
         if not answer.is_whole:
             raise trouble or ExchangeFailed(
-                llm.FailureKind.CUT, "broke off its answer (it has no end)", is_sent=True
+                llm.FailureKind.CUT, "ended its response early (its end is missing)", is_sent=True
             )
         if answer.is_empty and answer.finish_reason not in (
             llm.FinishReason.LENGTH,
@@ -429,7 +429,7 @@ class ResponseReader:
             try:
                 yield from self._read(event)
             except NO_JSON:
-                raise ExchangeFailed(llm.FailureKind.CUT, "sent an invalid answer", is_sent=True) from None
+                raise ExchangeFailed(llm.FailureKind.CUT, "sent an invalid response", is_sent=True) from None
             except ErrorInAnswer as sent:
                 told = error_in_stream(self._asked, sent.error, self._response, secrets=self._secrets)
                 raise llm.ModelFailed(msgspec.structs.replace(told, usage=self._answer.usage)) from None

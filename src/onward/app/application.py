@@ -67,10 +67,10 @@ class Onward(AppWithQueue):
         `inputs` are values of its context, `run_id` an id of the caller's own. `answers` names an interviewer
         for its gates; without one the run stops there, waiting. `stop` lets another task stop it.
 
-        `simulate`: execute nothing; a script says what steps answer. With `real_tools` only agents are
-        simulated. `workdir`: where its commands work, also when it is resumed elsewhere; else the current
-        directory. Its models speak in `chat`, else in one of its own; its calls count in the limits of the
-        chat and of `project`.
+        `simulate`: execute nothing; a script gives the results of steps. With `real_tools` only agents are
+        simulated. `workdir`: the working directory of its commands, also when it is resumed elsewhere;
+        default: the current directory. Its models speak in `chat`, else in one of its own; its calls count in
+        the limits of the chat and of `project`.
         """
         engine, stop = await self.engine(), stop or StopSwitch()
         interviewer = self._interviewer(answers)
@@ -186,7 +186,7 @@ class Onward(AppWithQueue):
         return (await (await self.engine()).answer(run_id, answer, by=by, **how)).run
 
     async def approve(self, run_id: str, text: str = "", *, by: str = "user", **how: Any) -> Run:
-        """Answer yes at a run's open gate, whatever its choices are called."""
+        """Answer yes at a run's open gate, whatever the labels of its choices."""
         return await self.answer(run_id, Answer.approve(text), by=by, **how)
 
     async def reject(self, run_id: str, text: str = "", *, by: str = "user", **how: Any) -> Run:
@@ -234,7 +234,7 @@ class Onward(AppWithQueue):
         return await (await self.engine()).effect(key, function, only_success=only_success)
 
     async def get(self, run_id: str) -> Run:
-        """The current state of a run; RunNotFound if there is none."""
+        """The current state of a run. Raises RunNotFound if it does not exist."""
         return (await (await self.engine()).journal.load(run_id)).run
 
     async def dialect_events(self, run_id: str) -> AsyncIterator[DialectEvent]:
@@ -253,7 +253,7 @@ class Onward(AppWithQueue):
         return self._read(path, self.rules, tool_env)
 
     def validate(self, path: str, *, tool_env: tuple[str, ...] | None = None) -> Pipeline:
-        """A pipeline from a file that this app can run; InvalidPipeline says what a run would refuse."""
+        """A pipeline from a file that this app can run. Raises InvalidPipeline if a run would."""
         return self._read(path, rules_here(self.rules, has_agent=self.has_agent), tool_env)
 
     def _read(self, path: str, rules: Sequence[Rule], tool_env: tuple[str, ...] | None) -> Pipeline:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """One of many runs that are submitted together: what is its own.
+    """One of many runs that are submitted together, with its own values.
 
     `run_id` is an id of the caller's own. With a `key` instead, the same submission again finds the run that
     the first one created. `at`: when the run is due. `tags` are added to those of all.
@@ -131,7 +131,7 @@ class AppWithQueue(AppWithPipelines):
         """Create many runs of a pipeline and leave them to the workers; returns them in the same order.
 
         Each is a mapping, its inputs, or a `Submission`. The keywords are those of `submit`, for all. All are
-        checked before the first is created (RefusedInList says which one cannot be), and many share one
+        checked before the first is created (RefusedInList names the one that is invalid), and many share one
         transaction. If the database fails halfway, those with a key can be submitted again.
         """
         engine, prepared = await self.engine(), await self._prepared(pipeline)
@@ -182,7 +182,7 @@ class AppWithQueue(AppWithPipelines):
     async def events(self, run: str, *, after: int = 0, follow: bool = False) -> AsyncGenerator[EventShown]:
         """A run's log after event `after`, one event at a time, as `onward events --json` shows them.
 
-        `follow`: also what is appended, by whichever process, until the run has ended.
+        `follow`: also new events of any process, until the run has ended.
         """
         request = ReadEvents(run=run, after=after, follow=follow)
         async for event in (await self._operations()).look.read_events(request):
@@ -201,7 +201,7 @@ class AppWithQueue(AppWithPipelines):
             yield piece
 
     async def say(self, chat: str, text: str) -> MessageShown:
-        """Store what a user says in a chat, before anything is done about it; shown by `messages`."""
+        """Store a user's message in a chat, before anything acts on it; `messages` shows it."""
         engine = await self.engine()
         said = await engine.say(chat, text)
         return shown_message(said, await engine.store.messages.content(said.id) or ())
@@ -226,7 +226,7 @@ class AppWithQueue(AppWithPipelines):
     def worker(
         self, *, concurrency: int = 4, grace_s: float = GRACE_S, until_idle: bool = False
     ) -> EmbeddedWorker:
-        """A worker in this process: `async with app.worker():` executes runs of the queue beside the block.
+        """A worker in this process: `async with app.worker():` executes queued runs while the block runs.
 
         At the end of the block each step gets `grace_s` to finish, and the runs go back to the queue.
         """

@@ -135,8 +135,8 @@ class AppRegistrations:
             _check_function(function, kind, place)
             if kind in self._places and not replace:
                 raise InvalidInput(
-                    f"{place}: there is a handler {kind!r} already, registered at {self._places[kind]}; "
-                    "choose another name, or pass replace=True."
+                    f"{place}: a handler {kind!r} is already registered at {self._places[kind]}; choose "
+                    "another name, or pass replace=True."
                 )
             self.handlers[kind] = self._isolated(function) if isolated else FunctionHandler(function)
             self._places[kind] = place
@@ -225,8 +225,8 @@ class AppRegistrations:
             made = IsolatedTool(tool, importable(function, "tool"), self._elsewhere)
         if made.described.name in self.tools and not replace:
             raise InvalidInput(
-                f"{place}: there is a tool {made.described.name!r} already; choose another name with "
-                "@app.tool(name='…'), or say replace=True."
+                f"{place}: a tool {made.described.name!r} already exists; choose another name with "
+                "@app.tool(name='…'), or pass replace=True."
             )
         self.tools[made.described.name] = made
         register_tool(function, made)
@@ -237,8 +237,8 @@ class AppRegistrations:
         known = self.flows.get(flow.kind, flow)
         if known is not flow and _defined(known) != _defined(flow):
             raise InvalidInput(
-                f"there is a flow {flow.name!r} already, {_defined(known)}, and this is {_defined(flow)}; "
-                'give one of them another name: @flow(name="…").'
+                f"two flows are named {flow.name!r}, one {_defined(known)}, the other {_defined(flow)}; "
+                'rename one: @flow(name="…").'
             )
         from onward.flows.handler import FlowHandler  # here, as most apps have none
 
@@ -313,7 +313,7 @@ def _check_named(name: object, what: str, kind: str) -> None:
         )
     if not isinstance(name, str) or not name:
         raise InvalidInput(
-            f"@app.{what} needs a {kind}, and {shown(name)} is none; write @app.{what}('name')."
+            f"@app.{what} needs a {kind}, and {shown(name)} is not one; write @app.{what}('name')."
         )
 
 
@@ -358,8 +358,9 @@ class AppWithStore(AppRegistrations):
         self, store: str | Store = ".onward/onward.db", *, runs: str | None = None, files: str | None = None
     ) -> None:
         """`store`: a path, a postgresql:// address, or a store. `runs`: where steps have their directories;
-        without it, next to the database. `files`: what they leave there (full, lazy or off), which overrides
-        the pipelines."""
+        default: next to the database. `files`: which files they leave there (full, lazy or off), which
+        overrides the pipelines.
+        """
         super().__init__(own_redactor(store if isinstance(store, str) else None))
         self.store, self.runs, self.files = store, runs, file_mode(files)
         self.lease_s: float | None = None
@@ -512,8 +513,8 @@ class AppWithPipelines(AppWithStore):
     ) -> PipelineAdded:
         """Store a pipeline (a path, or one from `pipeline()`) as the next version of a name, or of its own.
 
-        The same source again is the same version. New runs get it; without `enable`, only if the name has no
-        other version. InvalidPipeline says what is wrong with it.
+        Adding the same source again creates no new version. New runs use the new version; without `enable`,
+        only if the name has no other. Raises InvalidPipeline with all problems.
         """
         how: dict[str, Any] = {"name": name, "by": by, "enable": enable}
         if isinstance(pipeline, str):

@@ -49,8 +49,8 @@ async def with_parents(runs: Runs, rows: Sequence[RunRow], *, may_add: bool) -> 
             if parent not in known and not may_add:
                 raise Refused(
                     "parent_missing",
-                    f"run {line[-1].id} was forked from run {parent}, which is not among those to export; "
-                    "name it too, or leave out --no-with-parents.",
+                    f"run {line[-1].id} was forked from run {parent}, which is not exported; name it too, or "
+                    "leave out --no-with-parents.",
                     details={"run": line[-1].id, "parent": parent},
                 )
             line.append(known.get(parent) or await row_of(runs, parent))

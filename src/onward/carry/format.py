@@ -272,7 +272,7 @@ class Spool:
                 raise unreadable(
                     self.name,
                     f"unpacks to more than {self._limits.unpacked(packed.count):,} bytes out of "
-                    f"{packed.count:,}, which no export should: pass --unpacked-max GIB if you trust it",
+                    f"{packed.count:,}, more than an export should; if you trust it, pass --unpacked-max GIB",
                 )
             self._keep(chunk)
 

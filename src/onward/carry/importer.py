@@ -130,8 +130,8 @@ class Survey:
         if version > VERSION:
             raise unreadable(
                 name,
-                f"was written by Onward {by} in version {version} of the format, and this Onward knows up to "
-                f"{VERSION}: upgrade Onward",
+                f"was written by Onward {by} in version {version} of the format, but this version of Onward "
+                f"reads up to {VERSION}: upgrade Onward",
             )
         if not line.endswith(b"\n"):
             raise self._cut_off()
@@ -152,7 +152,7 @@ class Survey:
                     self._forks[_origin(known, run)] = (None, b"")
                 known[run.id] = run
         except (ValueError, KeyError, InvalidInput):
-            raise unreadable(self._spool.name, "is damaged: its header names impossible runs") from None
+            raise unreadable(self._spool.name, "is damaged: its header names invalid runs") from None
 
     def _read(self, number: int, line: bytes) -> AnyLine:
         try:
@@ -165,7 +165,7 @@ class Survey:
 
     def _next(self, number: int, line: EventLine, place: int) -> None:
         if not self._waiting or self._waiting[0].id != line.run:
-            raise self._damaged(number, f"an event of run {line.run} does not belong here")
+            raise self._damaged(number, f"an event of run {line.run} is in the wrong place")
         run = self._waiting.popleft()
         self._section, self._position, self._fold = Section(run, place), run.start, None
         if run.parent is not None:
@@ -183,13 +183,13 @@ class Survey:
                 section.ends, section.fold = end, self._fold
             case EffectLine(key=key):
                 if not self._is_whole() or not key.startswith(f"{section.run.id}/"):
-                    raise self._damaged(number, f"the effect {key!r} does not belong here")
+                    raise self._damaged(number, f"the effect {key!r} is in the wrong place")
                 section.ends = end
             case MessageLine():
                 self._message(number, line)
                 section.ends = end
             case Header():
-                raise self._damaged(number, "there is a second header")
+                raise self._damaged(number, "it has a second header")
 
     def _message(self, number: int, line: MessageLine) -> None:
         place, run_id = CallPlace(line.step, line.call, line.number), self._section.run.id
@@ -197,7 +197,7 @@ class Survey:
         is_of_call = seen is not None and (seen.message, seen.state) == (line.id, line.state)
         is_own_chat = not line.chat.startswith(RUN_CHATS) or line.chat == chat_of_run(run_id)
         if not self._is_whole() or line.run != run_id or not is_of_call or not is_own_chat:
-            raise self._damaged(number, f"the message {line.id!r} does not belong here")
+            raise self._damaged(number, f"the message {line.id!r} is in the wrong place")
         if seen is not None and seen.said not in ("", line.content):
             why = f"the text of the message {line.id!r} is {line.content}, but its call names {seen.said}"
             raise self._damaged(number, why)
@@ -213,7 +213,7 @@ class Survey:
         try:
             record = line.record()
             if record.run_id != run.id or record.seq > run.head:
-                raise self._damaged(number, f"an event of run {record.run_id} does not belong here")
+                raise self._damaged(number, f"an event of run {record.run_id} is in the wrong place")
             self._position = check_chain(self._position, (record,))
             missing = [name for name in content_of(record) if name not in self._blobs]
             if missing:
@@ -359,7 +359,7 @@ class Importer(msgspec.Struct):
             f"exists here up to event {row.head}, and the file has it up to event {run.head}: "
             "an import never changes an existing run; import into a database without it"
             if is_younger
-            else "exists here with another history: import into another database"
+            else "exists here with a different history; import into another database"
         )
         raise Refused("run_differs", f"run {run.id} {why}; nothing was imported.", details={"run": run.id})
 

@@ -270,7 +270,7 @@ def anew_words(run_id: str, missing: Sequence[str]) -> str:
     """Why a run is started anew, and not resumed."""
     steps = ", ".join(missing)
     return (
-        f"Run {called(run_id)} stopped before {steps} had finished, so resuming it gains nothing: its work "
+        f"Run {called(run_id)} stopped before {steps} had finished, so there is nothing to resume: its work "
         "starts over, with its first message."
     )
 
@@ -306,8 +306,8 @@ def stop_words(run: Run) -> str | None:
     name, detail = called(run.id), run.detail.removesuffix(".")
     if is_at_limit(run.reason):
         return (
-            f"Run {name} is paused at a limit: {detail}.{done} Raise the limit (`onward limits`), then "
-            "say anything here to continue."
+            f"Run {name} is paused at a limit: {detail}.{done} Raise the limit (`onward limits`), then send "
+            "any message here to continue."
         )
     why = f" ({run.reason}: {detail})" if detail else f" ({run.reason})"
     is_failed = run.status is RunStatus.FAILED
@@ -317,5 +317,5 @@ def stop_words(run: Run) -> str | None:
     return (
         f"{said} `onward resume {name}` tries again."
         if is_failed
-        else f"{said} Say anything here to continue."
+        else f"{said} Send any message here to continue."
     )

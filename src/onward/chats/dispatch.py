@@ -325,7 +325,7 @@ class Dispatcher(msgspec.Struct, frozen=True):
                     intake, chats.IntakeOutcome.ASKED, run_id=run.id, notice=notice, tells=True
                 )
             case decisions.Nothing(run):
-                return await self._settle(intake, RESUMED, run_id=run.id, notice="it is under way already")
+                return await self._settle(intake, RESUMED, run_id=run.id, notice="it is already in progress")
             case _:
                 assert_never(action)
 
@@ -408,7 +408,7 @@ class Dispatcher(msgspec.Struct, frozen=True):
         try:
             await self.engine.cancel(run.id, by=BY, reason=why, is_superseded=True, terms=terms)
         except (Refused, RunNotFound) as error:
-            log.debug("run %s needs no cancelling: %s", run.id, error)
+            log.debug("run %s does not have to be cancelled: %s", run.id, error)
 
     async def _request(self, intake: chats.Intake, act: chats.Act, terms: RequestTerms) -> None:
         by = intake.said_by

@@ -228,7 +228,7 @@ def read_by_model(
     is_there = intent in known if known else isinstance(scope, str)
     if run.status is not RunStatus.COMPLETED or not is_there:
         by_rules, why = read_by_rules(text, offered, has_files=has_files), run.reason or run.status.value
-        return replace(by_rules, by=f"{BY_RULES}, because {classifier} did not answer ({why})")
+        return replace(by_rules, by=f"{BY_RULES}, because {classifier} did not respond ({why})")
     reading = MessageReading(intent=intent, scope=scope, by=classifier, has_files=has_files)
     return _placed(reading, offered, text)
 

@@ -145,7 +145,7 @@ MISSING = -1
 CANDIDATES_MAX = 100
 """How many registered pipelines a message may start without naming one, in the order of their names."""
 NO_PROVIDER = (
-    "a model is to answer in this chat, and no model provider is set up: set OPENAI_API_KEY, "
+    "a model has to answer in this chat, but no model provider is set up: set OPENAI_API_KEY, "
     "ANTHROPIC_API_KEY or GEMINI_API_KEY, and name the model with ONWARD_MODEL (docs/agents.md), then send "
     "it again."
 )
@@ -176,7 +176,7 @@ class Candidates(msgspec.Struct, frozen=True):
             except (errors.InvalidInput, errors.InvalidPipeline, errors.PipelineNotFound) as error:
                 if len(there) == 1:
                     raise
-                log.warning("no message starts the pipeline %s: %s", one.name, error)
+                log.warning("messages cannot start the pipeline %s: %s", one.name, error)
         if not found:
             raise errors.Refused(
                 "no_pipeline", "none of the registered pipelines can be read; add them again."

@@ -256,7 +256,7 @@ def _tell_place(command: str, common: Common | None, out: Output) -> None:
     elif command not in ASK_SERVERS:
         way = "leave it out" if server.named_by.startswith("--") else "unset it, or name a database with --db"
         raise InvalidInput(
-            f"`onward {command}` works on the machine with the database and cannot ask a server, which "
+            f"`onward {command}` works on the machine with the database and cannot use a server, which "
             f"{server.named_by} names; {way}."
         )
 

@@ -125,7 +125,9 @@ def load_app(name: str, directory: str) -> Onward:
     if not colon or not module_name or not attribute or "/" in module_name:
         is_word = attribute.isidentifier()
         example = f"{attribute}:app or {attribute}.py" if is_word and not colon else "shop:app or shop.py"
-        raise InvalidInput(f"--app {name!r} names no app; write MODULE:NAME or a file, as in {example}.")
+        raise InvalidInput(
+            f"--app {name!r} is not the name of an app; write MODULE:NAME or a file, as in {example}."
+        )
     if directory not in sys.path:
         sys.path.insert(0, directory)
     try:
@@ -159,7 +161,7 @@ def _app_in(module: ModuleType, attribute: str, name: str) -> Onward:
     )
     if found is None:
         raise InvalidInput(f"--app {name}: module {module.__name__} has no {attribute!r}; {meant}")
-    raise InvalidInput(f"--app {name} has the type {type(found).__name__} and is no Onward app; {meant}")
+    raise InvalidInput(f"--app {name} has the type {type(found).__name__} and is not an Onward app; {meant}")
 
 
 def token_place(settings: Settings, what: str = "token") -> str:
@@ -229,7 +231,7 @@ async def server_link(common: Common) -> str:
     settings = load_settings(db=common.db, app=common.app)
     address = read_line(token_place(settings, "server"))
     if address is None:
-        raise InvalidInput("no server runs here; `onward serve` starts one, and prints a link.")
+        raise InvalidInput("no server is running here; `onward serve` starts one, and prints a link.")
     async with access_of(common) as access:
         return (
             f"{address}/sign-in#{await access.access.make_code(await machine_token(settings, access.access))}"
@@ -277,7 +279,7 @@ def tell_place(common: Common, out: Output) -> None:
     """Say which database is used, if it was found above the current directory, and which was not trusted."""
     settings = load_settings(db=common.db, app=common.app)
     for marker in settings.project.strangers if not settings.is_db_given else ():
-        out.note(f"{marker} belongs to another user and is not used; name a database with --db")
+        out.note(f"{marker} belongs to another user and is ignored; name a database with --db")
     if settings.is_db_above:
         out.note(f"using {_words(settings)}, found above this directory")
 
@@ -491,7 +493,7 @@ async def effects_of(common: Common) -> AsyncIterator[LocalEffects]:
     settings = load_settings(db=common.db, app=common.app)
     if step_key() is not None and not settings.is_db_given and settings.app is None:
         raise InvalidInput(
-            "the commands of this step do not know the database of their run; "
+            "the commands of this step were not given the database of their run; "
             'add "ONWARD_DB" to tool_env in onward.toml, or give --db.'
         )
     async with opened(place_of(common), makes=True) as store:

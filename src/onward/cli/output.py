@@ -148,7 +148,7 @@ def _setting(setting: str, flag: str) -> tuple[str, Any]:
     is_json = key.endswith(":")
     key = key.removesuffix(":")
     if not equals or not key:
-        raise errors.InvalidInput(f"{flag} {setting!r} sets nothing; write KEY=VALUE for text or KEY:=JSON.")
+        raise errors.InvalidInput(f"{flag} {setting!r} is invalid; write KEY=VALUE for text or KEY:=JSON.")
     if not is_json:
         return key, value
     try:
@@ -477,7 +477,7 @@ def tell_usage(out: Output, message: str, command: str = "") -> int:
 def tell_defect(out: Output, error: BaseException) -> int:
     """Print an unexpected error: a defect of Onward or of a handler."""
     message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    out.note(f"onward: this is a defect, please report it: {message} (ONWARD_DEBUG=1 shows where)")
+    out.note(f"onward: this is a bug in Onward, please report it: {message} (ONWARD_DEBUG=1 shows where)")
     _tell_json(out, {"code": "defect", "message": message})
     _tell_where(out, error)
     return FAILED

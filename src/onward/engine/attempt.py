@@ -125,7 +125,7 @@ class AttemptRunner:
             result = await _call(handler, step, self._clock)
         except asyncio.CancelledError:
             if task.cancelling() == cancels:
-                return Result.fail("the handler waited for something that was cancelled")
+                return Result.fail("the handler awaited something that was cancelled")
             if not self._is_cancelled:
                 raise
             result = self._interrupted(step)
@@ -168,7 +168,7 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
     room, node = step.room, step.node
     try:
         if step.functions.is_busy() and not await step.functions.wait_idle():
-            return Interrupted(f"an earlier attempt has not ended: {step.functions.told()}", in_doubt=True)
+            return Interrupted(f"an earlier attempt is still running: {step.functions.told()}", in_doubt=True)
         if room.is_full:
             await room.prepare(node, step.prompt)
         if node.timeout_s is None or handler.keeps_time:
@@ -187,7 +187,7 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
         return result
     except Postponed as postponed:
         if not step.stopping.is_set():
-            return Result.fail("the handler postponed its step without being asked to", retryable=False)
+            return Result.fail("the handler postponed its step without a request to do so", retryable=False)
         return Interrupted(step.redactor.redact(postponed.why))
     except errors.OnwardError as error:
         if isinstance(error, errors.CallTimedOut) and error.is_running and step.functions.is_busy():

@@ -731,7 +731,8 @@ def check_kind(finished: CallFinished, *, is_question: bool) -> None:
     """Refuse a key that a call and a question of one step share."""
     if (finished.type == GATE) is not is_question:
         raise errors.InvalidInput(
-            f"{finished.call!r} names a call and a question of step {finished.step}; choose another key."
+            f"{finished.call!r} is the key of both a call and a question of step {finished.step}; choose "
+            "another key."
         )
 
 

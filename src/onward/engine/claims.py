@@ -427,8 +427,8 @@ class LeaseKeeper:
             renewal.cancel()
         if renewal.cancelled():
             raise StoreUnavailable(
-                f"the database did not answer within {limit_s:.1f} s; "
-                "resume the run when it can be reached again."
+                f"the database did not answer within {limit_s:.1f} s; resume the run when the database can "
+                "be reached again."
             )
         return asked_s, renewal.result()
 

@@ -59,13 +59,13 @@ def check_workdir(workdir: str | None, *, is_here: bool) -> None:
     if workdir is None:
         return
     if not os.path.isabs(workdir):
-        raise InvalidInput(f"the directory {workdir!r} is relative; write the whole path.")
+        raise InvalidInput(f"the directory {workdir!r} is relative; write an absolute path.")
     try:
         workdir.encode()
     except UnicodeEncodeError:
         raise InvalidInput(f"the name of the directory {workdir!r} is not UTF-8; use another.") from None
     if is_here and not os.path.isdir(workdir):
-        raise InvalidInput(f"there is no directory {workdir}; create it, or name another.")
+        raise InvalidInput(f"the directory {workdir} does not exist; create it, or name another.")
 
 
 def check_still_there(run: Run) -> None:
@@ -170,8 +170,7 @@ def _missing(node: Node, kind: str, handlers: Mapping[str, Handler]) -> Exceptio
         return UnknownHandler(node.id, kind, list(handlers))
     if program := node.text("agent_program"):
         return InvalidInput(
-            f"node {node.id!r} wants the program {program!r}, and no program that works as an agent "
-            f"was found in PATH; install it, or set its command in [programs.{program}] of onward.toml "
-            "(docs/agents.md)."
+            f"node {node.id!r} uses the program {program!r}, but no agent program was found in PATH; install "
+            f"it, or set its command in [programs.{program}] of onward.toml (docs/agents.md)."
         )
     return NoProvider(node.id)

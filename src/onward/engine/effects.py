@@ -68,8 +68,8 @@ class Circles:
         if self._reached(key) & set(makers):
             raise Refused(
                 "effect_in_itself",
-                f"effect {key!r} is called inside effect {makers[-1]!r}, which it waits for; "
-                "call it before or after, not inside.",
+                f"effect {key!r} is called inside effect {makers[-1]!r}, which waits for it; call it before "
+                "or after that effect.",
                 details={"key": key},
             )
         waits = [(maker, key) for maker in makers]
@@ -176,7 +176,7 @@ class AtMostOnce(msgspec.Struct, frozen=True):
             try:
                 return FunctionResult(value=as_stored(value, f"the result of effect {key!r}"))
             except UnstorableValue as error:
-                how = f"what it was: `onward effect {shlex.quote(key)} --done TEXT`"
+                how = f"its result: `onward effect {shlex.quote(key)} --done TEXT`"
                 raise ResultLost(f"effect {key!r}", str(error), how) from None
 
         made = await self.make(key, perform, once)
@@ -310,7 +310,8 @@ def in_doubt(found: Effect) -> Refused:
 def _under_way(found: Effect) -> Refused:
     return Refused(
         "effect_under_way",
-        f"effect {found.key!r} is being run by {owner_label(found.owner)}; try again when that has ended.",
+        f"effect {found.key!r} is being run by {owner_label(found.owner)}; try again when that execution has "
+        "ended.",
         details={"key": found.key, "begun_at_us": found.begun_at_us},
     )
 
@@ -318,7 +319,7 @@ def _under_way(found: Effect) -> Refused:
 def _lost(key: str) -> Refused:
     return Refused(
         "effect_lost",
-        f"effect {key!r} ran, but meanwhile it was decided to run it again; "
-        "the result of this execution is not stored.",
+        f"effect {key!r} ran, but in the meantime someone decided to run it again; the result of this "
+        "execution is not stored.",
         details={"key": key},
     )

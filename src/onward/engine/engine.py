@@ -270,7 +270,7 @@ class Engine:
         return await self.saying.say(chat, text)
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
-        """Call a function at most once for the key, and return what it returned."""
+        """Call a function at most once for the key, and return its result."""
         return await self.effects.call(key, function, Once(only_success=only_success))
 
     async def close(self) -> None:

@@ -203,9 +203,9 @@ class UnderWay:
         self._keys: set[str] = set()
 
     def check_idle(self, key: str) -> None:
-        """Refuse a call that is being made already."""
+        """Refuse a call that is already in progress."""
         if key in self._keys:
-            raise Refused("call_under_way", f"call {key!r} of step {self._step} is being made already.")
+            raise Refused("call_under_way", f"call {key!r} of step {self._step} is already in progress.")
 
     def outer(self, key: str) -> Enclosing | None:
         """The call that this one is inside of; InvalidInput if that one must not be repeated."""
@@ -214,8 +214,8 @@ class UnderWay:
             return None
         if not outer.repeatable:
             raise InvalidInput(
-                f"call {outer.key!r} must not be repeated, so it cannot contain call {key!r}; "
-                "make the calls one after the other."
+                f"call {outer.key!r} must not be repeated, so it cannot contain call {key!r}; run the calls "
+                "one after the other."
             )
         return outer
 

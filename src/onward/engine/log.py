@@ -75,7 +75,7 @@ class RequestTerms(msgspec.Struct, frozen=True):
             raise Refused(
                 "stale_head",
                 f"run {run_id} has moved on: the request was made for event {self.if_head}, and its log ends "
-                f"at event {head}; look at the run again, then decide.",
+                f"at event {head}; look at the run again, then send the request again.",
                 details={"run": run_id, "if_head": self.if_head, "head": head},
             )
 
@@ -192,12 +192,12 @@ def checked_whole(folded: Folded | None, loaded: logs.Loaded) -> Folded:
 
 
 def needs_pages(loaded: logs.Loaded, start: Folded | None) -> bool:
-    """Whether a log has to be read page by page: it is too long, or its snapshot does not decode."""
+    """Whether a log has to be read page by page: it is too long, or its snapshot cannot be decoded."""
     return loaded.is_cut or (loaded.snapshot is not None and start is None)
 
 
 def from_snapshot(snapshot: logs.Snapshot | None) -> Folded | None:
-    """The run that a snapshot holds; None if there is none, or it does not decode."""
+    """The run that a snapshot holds; None if there is none, or it cannot be decoded."""
     if snapshot is None:
         return None
     run = decode_run(snapshot.body)

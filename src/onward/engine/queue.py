@@ -196,7 +196,7 @@ class RunQueue:
 def _needs_unsaid(run: Run) -> StoreCorrupt:
     """That a run is found by a row which says less than its log."""
     return StoreCorrupt(
-        f"its row does not say that it needs {' '.join(run.needs)}; `onward verify {run.id}` compares them."
+        f"its row does not list that it needs {' '.join(run.needs)}; `onward verify {run.id}` compares them."
     )
 
 

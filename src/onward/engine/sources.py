@@ -95,7 +95,7 @@ class Sources(msgspec.Struct, frozen=True):
         except InvalidPipeline as error:
             raise _unusable(run, error, verb) from None
         if current is None:
-            notice = f"{run.path} is gone; continuing with the source stored with the run."
+            notice = f"{run.path} no longer exists; continuing with the source stored with the run."
             return await self.stored(run), notice
         if current.encode() == await self.blobs.find(run.pipeline_hash):
             return await self.stored(run), ""
@@ -120,7 +120,7 @@ def _kept(run: Run) -> str:
     if run.pipeline_version is None:
         return ""
     kept = f"{run.pipeline}@{run.pipeline_version}"
-    return f"the run keeps {kept}, with which it started; start a new run for another version."
+    return f"the run keeps {kept}, the version that it started with; start a new run for another version."
 
 
 def check_change(
@@ -145,8 +145,8 @@ def check_change(
     if gone:
         raise Refused(
             "pipeline_changed",
-            f"{run.path} does not have nodes that run {run.id} still needs: {', '.join(gone)}; put them "
-            f"back, or {verb} with --original.",
+            f"{run.path} no longer has nodes that run {run.id} needs: {', '.join(gone)}; put them back, or "
+            f"{verb} with --original.",
             details={"was": old.hash, "is": new.hash, "missing": gone},
         )
 
@@ -170,9 +170,11 @@ def beside(path: str | None, written: str) -> str:
 def read_source(path: str) -> str:
     """The text of a pipeline file."""
     if path.endswith(".py") and os.path.isfile(path):
-        raise InvalidInput(f"{path} is Python, and not a graph; to run a flow of it, name it: {path}:FLOW.")
+        raise InvalidInput(
+            f"{path} is a Python file, not a graph; to run one of its flows, write {path}:FLOW."
+        )
     if (place := flow_place(path)) is not None and os.path.isfile(place.file):
-        raise InvalidInput(f"{path} is a flow, and this command takes graphs; name a DOT file.")
+        raise InvalidInput(f"{path} is a flow, but this command takes graphs; name a DOT file.")
     found = _read_if_there(path)
     if found is None:
         meant = "".join(f"; did you mean {near}?" for near in near_file(path)) or "."

@@ -34,7 +34,7 @@ class StopSwitch:
         """Ask; the second time counts as now. `reason` is one of `STOP_REASONS`."""
         if reason not in STOP_REASONS:
             raise InvalidInput(
-                f"{reason!r} is not a reason to stop runs; use one of {', '.join(STOP_REASONS)}."
+                f"{reason!r} is not a valid reason to stop runs; use one of {', '.join(STOP_REASONS)}."
             )
         self.is_now = self.is_now or now or self.reason is not None
         self.reason = self.reason or reason

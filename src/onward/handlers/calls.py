@@ -183,7 +183,7 @@ def _choices(where: str, kind: str, labels: Sequence[str] | None) -> tuple[Choic
     given = YES_AND_NO[kind] if labels is None else labels
     names = [plain_text(one, f"a choice of {where}") for one in given]
     if kind in YES_AND_NO and len(names) != 2:
-        raise InvalidInput(f"{where} is of type {kind}, so it has two choices: the yes, then the no.")
+        raise InvalidInput(f"{where} is of type {kind}, so it needs two choices: first yes, then no.")
     if not 1 <= len(names) <= CHOICES_MAX:
         raise InvalidInput(f"{where} has {len(names)} choices; offer 1 to {CHOICES_MAX}.")
     for name in names:
@@ -192,7 +192,7 @@ def _choices(where: str, kind: str, labels: Sequence[str] | None) -> tuple[Choic
                 f"a choice of {where} is empty or too long; use 1 to {LABEL_CHARACTERS_MAX} characters."
             )
     if len(set(names)) < len(names):
-        raise InvalidInput(f"{where} offers a choice twice; give every choice its own words.")
+        raise InvalidInput(f"{where} offers the same choice twice; make every choice different.")
     keys = keys_of(names)
     return tuple(Choice(key=key, label=name, to="") for key, name in zip(keys, names, strict=True))
 
@@ -285,7 +285,7 @@ class CallOptions(msgspec.Struct, frozen=True):
         TIME_LIMIT.check(self.time_limit_s, f"time_limit_s of call {key!r}")
         if not inspect.iscoroutinefunction(function):
             raise InvalidInput(
-                f"call {key!r} has a time limit, and its function is plain: a thread cannot be ended. "
+                f"call {key!r} has a time limit, and its function is not async: a thread cannot be stopped. "
                 "Write `async def`, or give the step a timeout."
             )
         return self
@@ -567,7 +567,7 @@ class _NoLog:
         return ()
 
     def open_recorder(self, functions: Functions) -> Recorder:
-        raise InvalidInput("this step was created by hand, so it has no log to record calls in.")
+        raise InvalidInput("this step was not created by Onward, so it has no log to record calls in.")
 
     @property
     def agent(self) -> None:
@@ -599,8 +599,8 @@ class RecordedCalls:
     ) -> Any:
         """What `function(*arguments)` returns; once it has returned, it is never called again for this key.
 
-        The answer, bytes or what becomes JSON, is recorded before it is returned; a resumed step gets it from
-        the log. An exception is raised here, and the call is repeated when the step runs again. With
+        The result, bytes or a JSON value, is recorded before it is returned; a resumed step gets it from the
+        log. An exception is raised here, and the call is repeated when the step runs again. With
         `repeatable=False` the start is recorded first: if the process dies in the middle, or what the
         function returned cannot be stored, the step is in doubt and a person decides. `retries` more tries
         follow after an exception. Calls may run at the same time, and inside each other if the outer one is
@@ -644,8 +644,8 @@ class RecordedCalls:
         """Ask a person, and return the answer: which choice, what words, and who.
 
         The question becomes a gate. The attempt ends here, the run waits as long as it takes and occupies no
-        process; when the gate is decided, the handler runs again from its beginning, its calls are answered
-        from the log, and `ask` returns. A no is an answer, too: it routes nothing. Without `choices` the
+        process; when the gate is decided, the handler runs again from the start, the results of its calls are
+        read from the log, and `ask` returns. A no is an answer, too: it routes nothing. Without `choices` the
         answer is yes or no; `type="freeform"` asks for words. After `timeout_s` the choice `default` counts,
         or a no with `on_timeout="reject"`. What is asked must be the same whenever the step runs: an answer
         never counts for another question.
@@ -711,7 +711,7 @@ class RecordedCalls:
         return self.recorded
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
-        """What `function` returns; it is called at most once for this step and key, on whatever attempt.
+        """The result of `function`, which is called at most once for this step and key, over all attempts.
 
         A call that must not be repeated (see `call`), and whose exception is its answer too, unless
         `only_success`: then the effect runs again when the step does.

@@ -243,7 +243,7 @@ def importable(function: Callable[..., Any], what: str = "handler") -> Importabl
     if inspect.iscoroutinefunction(function):
         raise _refused(what, f"{name} is async, and can be ended by cancelling it: remove isolated=True")
     if "<lambda>" in name:
-        raise _refused(what, f"{name} is a lambda, which no other process can import: give it a name")
+        raise _refused(what, f"{name} is a lambda, which no other process can import: use a named function")
     if "<locals>" in name:
         raise _refused(
             what, f"{name} is defined inside another function: move it to the top level of its module"

@@ -122,7 +122,7 @@ class StepContext(RecordedCalls):
 
     @property
     def attempt(self) -> int:
-        """The number of the attempt: 1, 2, 3. Each retry is the next; a crash uses up none."""
+        """The number of the attempt: 1, 2, 3. Each retry is the next one; a crash does not use one up."""
         return self._started.attempt
 
     @property
@@ -197,7 +197,7 @@ class StepContext(RecordedCalls):
 
     @property
     def chat(self) -> str:
-        """The chat that the run's messages are said in: that of its conversation, or its own."""
+        """The chat of the run's messages: that of its conversation, or its own."""
         return self._run.chat or chat_of_run(self._run.id)
 
     @property
@@ -256,8 +256,8 @@ class StepContext(RecordedCalls):
     def directory(self) -> str | None:
         """The attempt's own directory, created at the first use; None if files are off.
 
-        Files in its `artifacts/` become artifacts of the run, and `status.json` says how the step ended,
-        unless the handler returns a Result.
+        Files in its `artifacts/` become artifacts of the run, and `status.json` gives the outcome of the
+        step, unless the handler returns a Result.
         """
         return self.room.directory
 
@@ -286,8 +286,8 @@ class StepContext(RecordedCalls):
     async def preamble(self, mode: str = "") -> str:
         """The summary of the run so far for a new session, under this step's fidelity or another.
 
-        Reads the end of the log when it is called. Empty under `full`, where the session itself remembers.
-        For a continued step it ends with what the previous attempt left, under every fidelity.
+        Reads the end of the log when it is called. Empty under `full`, where the session itself has the
+        history. For a continued step it ends with what the previous attempt left, under every fidelity.
         """
         if self.asked is not None:  # a flow tells its agents what they need
             return ""
@@ -295,10 +295,10 @@ class StepContext(RecordedCalls):
         return text if left is None else "\n\n".join(filter(None, (text, left.summary())))
 
     async def chat_history(self) -> tuple[EarlierMessage, ...]:
-        """What was said in the run's chat before the run, as far as the node's `chat_history` asks for it.
+        """The messages of the run's chat before the run, as far as the node's `chat_history` includes them.
 
-        Oldest first: each has a `role`, `user` or `assistant`, and a `text`. An agent's conversation begins
-        with it.
+        Oldest first: each has a `role`, `user` or `assistant`, and a `text`. An agent's conversation starts
+        with them.
         """
         count = self.node.chat_history
         return await self._log.remember(count) if count else ()
@@ -317,14 +317,16 @@ class StepContext(RecordedCalls):
     def prompt(self) -> str:
         """The node's instruction (its prompt, or else its label) with the values that it names.
 
-        A name that the context does not have stays as it is written, and the step's log says so.
+        A name that is not in the context is left unchanged, and the step's log says so.
         """
         if self._prompt is None:
             branch = self._run.branches[branch_of(self.step)]
             told = as_told(branch.context, branch.response, self.node.id, self.retries)
             self._prompt, unknown = expand(self.node.instruction, told)
             for name in unknown:
-                self.log(f"the prompt names ${name}, which is not in the context; it stays as it is written")
+                self.log(
+                    f"the prompt names ${name}, which is not in the context; the name is left in the prompt"
+                )
         return self._prompt
 
 

@@ -53,9 +53,9 @@ def log_unset(step: StepContext, command: str, environment: Mapping[str, str]) -
     omitted = environment.get(OMITTED, "").split()
     for name in unset_in(command, environment):
         why = (
-            "its value is too long, or two keys share the name"
+            "its value is too long, or two keys have the same variable name"
             if name in omitted
-            else "there is no such value"
+            else "the context has no such value"
         )
         step.log(f"the command names ${name}, which is not set: {why}")
 

@@ -72,7 +72,7 @@ def check_fields(entry: Mapping[str, Any], place: tuple[str, int], *, is_tool: b
     """Refuse an entry with fields that its node cannot play."""
     wrong = next((name for name in ONLY_TOOLS if name in entry), None)
     if not is_tool and wrong is not None:
-        raise InvalidScript(place, f"{wrong} is for tools, and {place[0]} is none; write status and text")
+        raise InvalidScript(place, f"{wrong} is for tools, which {place[0]} is not; write status and text")
     if is_tool and "text" in entry:
         raise InvalidScript(place, "text is not for tools; write stdout")
 

@@ -165,8 +165,8 @@ class Functions(msgspec.Struct, eq=False):
         if not self.is_open:
             raise Refused(
                 "attempt_over",
-                f"this attempt of {self._key} has ended and can start nothing more; "
-                "return from the function.",
+                f"this attempt of {self._key} has ended and cannot start anything more; return from the "
+                "function.",
             )
 
     def close(self) -> None:
@@ -178,7 +178,7 @@ class Functions(msgspec.Struct, eq=False):
         key = self._key_now()
         name = f"onward {key}"
         entry = RunningFunction(
-            f"its function is running in thread {name!r} of process {os.getpid()}, which cannot be ended"
+            f"its function still runs in thread {name!r} of process {os.getpid()}, which cannot be stopped"
         )
         # Before the thread starts: an attempt that ends at that moment must see it.
         running.begin(key, entry)

@@ -108,7 +108,7 @@ NO_WAY_ON = _row(
     Reason(
         FAILED,
         _PERSON,
-        "a step finished and none of its edges can be taken",
+        "a step finished and none of its edges can be followed",
         resume_with="--accept-changes|--retry|--from NODE",
         continues_at=ContinuesAt.EDGES,
         ends_branch=True,
@@ -123,7 +123,7 @@ GOAL_UNMET = _row(
         continues_at=ContinuesAt.STOPPED,  # what comes after the gate would only reach it again
     ),
 )
-CRASH_LOOP = _row("crash_loop", Reason(FAILED, _PERSON, "its holders kept dying without a new checkpoint"))
+CRASH_LOOP = _row("crash_loop", Reason(FAILED, _PERSON, "its processes kept dying without a new checkpoint"))
 FLOW_CHANGED = _row("flow_changed", Reason(FAILED, _PERSON, "the code of a flow does not match its history"))
 PIPELINE_ERROR = _row(
     "pipeline_error", Reason(FAILED, _PERSON, "the pipeline itself does not let it continue")
@@ -137,7 +137,7 @@ PROVIDER_REQUEST = _row(
     "provider_request", Reason(FAILED, _PERSON, "the model provider does not accept the request")
 )
 REJECTED = _row("rejected", Reason(FAILED, _NOBODY, "a gate was rejected and no edge handles that"))
-INVALID = _row("invalid", Reason(FAILED, _NOBODY, "the run can never work as requested"))
+INVALID = _row("invalid", Reason(FAILED, _NOBODY, "the run cannot work as requested"))
 
 # The fold sets these; the run's detail is the node, or the other run.
 _row(DEAD_END, Reason(COMPLETED, _NOBODY, "it ended at a node that has no edges and is not the exit"))

@@ -45,11 +45,11 @@ def check_value(value: object, where: str, depth: int = 0) -> None:
             _check_text(value, where)
         case int() if type(value) is int:
             if not INT_MIN <= value <= INT_MAX:
-                raise UnstorableValue(f"{where} is a whole number beyond 64 bits; store it as a string.")
+                raise UnstorableValue(f"{where} is an integer of more than 64 bits; store it as a string.")
         case float() if type(value) is float:
             if not math.isfinite(value):
                 raise UnstorableValue(
-                    f"{where} is {value!r}, which JSON cannot hold; store null or a string."
+                    f"{where} is {value!r}, which JSON cannot represent; store null or a string."
                 )
         case list() | dict() if depth >= DEPTH_MAX:
             raise UnstorableValue(f"{where} is nested deeper than {DEPTH_MAX} levels; flatten it.")
@@ -85,7 +85,9 @@ def _check_text(text: str, where: str) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise UnstorableValue(f"{where} contains half of a character (a lone surrogate).") from None
+            raise UnstorableValue(
+                f"{where} contains a lone surrogate, which is not a valid character."
+            ) from None
 
 
 def plain_text(text: object, where: str) -> str:

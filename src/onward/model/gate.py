@@ -108,9 +108,9 @@ class Verdict(StrEnum):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer to a gate: a choice by its key, label or target, or a verdict; and words beside it.
+    """An answer to a gate: a choice by its key, label or target, or a verdict, with an optional comment.
 
-    To a gate that asks for words, the words alone are the answer. One that is `skipped` leaves the gate open.
+    If a gate asks for text, the text alone is the answer. A `skipped` answer leaves the gate open.
     """
 
     choice: str = ""
@@ -125,12 +125,12 @@ class Answer(msgspec.Struct, frozen=True):
 
     @classmethod
     def approve(cls, text: str = "") -> Answer:
-        """Yes, whatever the gate calls it."""
+        """Yes, whatever its label."""
         return cls(verdict=Verdict.APPROVE, text=text)
 
     @classmethod
     def reject(cls, text: str = "") -> Answer:
-        """No, whatever the gate calls it; where no edge takes it, the run fails as rejected."""
+        """No, whatever its label; if no edge handles it, the run fails as rejected."""
         return cls(verdict=Verdict.REJECT, text=text)
 
     @classmethod
@@ -153,10 +153,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What came of a question that a step asked: the choice as it was offered, words, and who said so.
+    """The decision about a step's question: the choice as it was offered, the comment, and who decided.
 
-    `choice` is empty if the person wrote only text, or said no without taking one of the choices.
-    `rejected`: the answer is no. `expired`: nobody answered before the deadline, so its rule decided.
+    `choice` is empty if the person wrote only text, or rejected without taking one of the choices.
+    `rejected`: the answer is no. `expired`: no one answered before the deadline, so its rule decided.
     """
 
     choice: str

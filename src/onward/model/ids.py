@@ -85,7 +85,8 @@ def check_key(key: str) -> str:
     """The key of a caller's request, unless it is a name that Onward gives its own requests."""
     if key.startswith(OWN_KEYS):
         raise InvalidInput(
-            f"the key {key[:_SHOWN]!r} starts like the keys of Onward's own requests; choose another key."
+            f"the key {key[:_SHOWN]!r} starts with a prefix that Onward reserves for its own requests; "
+            "choose another key."
         )
     return key
 

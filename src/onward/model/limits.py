@@ -71,7 +71,7 @@ def check_scope(text: str) -> str:
     if kind not in SCOPE_KINDS or (slash and not id) or not text.isprintable():
         raise InvalidInput(
             f"{text!r} is not a scope; write chat/ID, project/ID, run/ID or day/YYYY-MM-DD, or one of "
-            f"{', '.join(SCOPE_KINDS)} for the default of all of that kind."
+            f"{', '.join(SCOPE_KINDS)} for the default of that kind."
         )
     if kind == DAY and slash and not _is_day(id):
         raise InvalidInput(f"{id!r} is not a day; write day/YYYY-MM-DD (UTC), or day for every day.")

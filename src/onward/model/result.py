@@ -30,13 +30,13 @@ LOG_FULL = "… the lines after this one were left out"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one attempt. `retryable` says whether a failure may go away by trying again.
+    """The result of one attempt. `retryable`: whether a retry may succeed.
 
-    `response` is the text that an agent answered. `is_decided` says that the handler itself knows how the
-    step ended; without it, a `status.json` that was written during the attempt decides. What the step did to
-    the run's artifacts, and the end of what a failed attempt printed, are filled in by the engine. The next
-    attempt asks every repeatable call again, unless a failure `keeps_calls`: an error or a time limit does.
-    With `stop`, a failure stops the run for this reason, whatever edges there are.
+    `response` is an agent's text. `is_decided`: the handler itself has decided the outcome; otherwise a
+    `status.json` that was written during the attempt decides. What the step did to the run's artifacts, and
+    the end of what a failed attempt printed, are filled in by the engine. The next attempt asks every
+    repeatable call again, unless a failure `keeps_calls`: an error or a time limit does. With `stop`, a
+    failure stops the run for this reason, whatever edges there are.
     """
 
     status: StepStatus = StepStatus.SUCCESS
@@ -74,12 +74,12 @@ class Result:
             object.__setattr__(self, "log", lines)
 
     def with_log(self, lines: Iterable[str]) -> Result:
-        """The same, and what the handler wrote down on the way before what it returned."""
+        """The same, and what the handler wrote down on the way before its result."""
         return replace(self, log=(*lines, *self.log))
 
     @classmethod
     def success(cls, notes: str = "", **context_updates: Any) -> Result:
-        """The step did what it should."""
+        """The step succeeded."""
         return cls(notes=notes, context_updates=context_updates)
 
     @classmethod

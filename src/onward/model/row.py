@@ -110,7 +110,7 @@ class GateRow(Frozen, frozen=True, kw_only=True):
 
     @property
     def content_hash(self) -> str:
-        """The hash of what is asked and offered."""
+        """The hash of the question and its choices."""
         return content_hash(
             gate=self.gate,
             node=self.node,
@@ -338,7 +338,7 @@ class WaitingFor(msgspec.Struct, frozen=True):
         if self.is_split:
             return f"no live worker has all of the handlers {names}"
         if self.handlers == (AGENTS,):
-            return "no live worker has a model provider, which the agent steps need: set its key there"
+            return "no live worker has a model provider, which the agent steps need: set its API key there"
         return f"no live worker has the handler{'' if len(self.handlers) == 1 else 's'} {names}"
 
 

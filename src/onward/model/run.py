@@ -172,7 +172,7 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
 class Gate(Frozen, frozen=True, kw_only=True):
     """A stored question, open until `decided`; `answer` are the words that came with the decision.
 
-    `question` is the hash of what is asked, if a call inside a step asks it. `stays`: a flow asks it.
+    `question` is the hash of the question, if a call inside a step asks it. `stays`: a flow asks it.
     """
 
     gate: str
@@ -198,7 +198,7 @@ class Gate(Frozen, frozen=True, kw_only=True):
 
     @property
     def content_hash(self) -> str:
-        """The hash of what is asked and offered."""
+        """The hash of the question and its choices."""
         return content_hash(
             gate=self.gate,
             node=self.node,
@@ -300,7 +300,7 @@ class Stop(Frozen, frozen=True, kw_only=True):
 class Run(Frozen, frozen=True, kw_only=True):
     """The state of a run: the fold of its log up to event `head`. It does not change; ask again for news.
 
-    `status` and `reason` say how it stands, `detail` in words; `context` has its values, `gates` its
+    `status` and `reason` give its state, `detail` the same in words; `context` has its values, `gates` its
     questions. Instants end in `_at_us`: microseconds since 1970, UTC.
     """
 
@@ -397,7 +397,7 @@ class Run(Frozen, frozen=True, kw_only=True):
 
     @property
     def root(self) -> Branch:
-        """The branch that every run begins with."""
+        """The branch that every run starts with."""
         return self.branches[""]
 
     @property
@@ -407,7 +407,7 @@ class Run(Frozen, frozen=True, kw_only=True):
 
     @property
     def next_node(self) -> str | None:
-        """The node that the run stands before; None at its end."""
+        """The next node of the run; None at its end."""
         return self.branches[""].next_node
 
     @property

@@ -112,7 +112,7 @@ def read_notify(table: object, where: str) -> NotifySettings:
         raise InvalidInput(f"[notify] in {where} needs a command or a url, one of the two.")
     for name, is_wrong, other in (("secret", url is None, "url"), ("env", command is None, "command")):
         if name in table and is_wrong:
-            raise InvalidInput(f"[notify] in {where} sets {name}, which needs a {other}; take it out.")
+            raise InvalidInput(f"[notify] in {where} sets {name}, which needs a {other}; remove it.")
     return NotifySettings(
         command=command,
         url=url,
@@ -166,7 +166,9 @@ def _kinds(table: Mapping[str, object], where: str) -> tuple[NotificationKind, .
     known = [kind.value for kind in NotificationKind]
     value = table.get("on", known)
     if not isinstance(value, list) or not value or any(kind not in known for kind in value):
-        raise InvalidInput(f"on of [notify] in {where} is {shown(value)}; write some of {', '.join(known)}.")
+        raise InvalidInput(
+            f"on of [notify] in {where} is {shown(value)}; write one or more of {', '.join(known)}."
+        )
     return tuple(kind for kind in NotificationKind if kind.value in value)
 
 

@@ -39,8 +39,8 @@ from onward.errors import InvalidInput, UnstorableValue, kind_of, told
 from onward.model.context import DEPTH_MAX, check_value
 
 ADVICE = (
-    "return null, true/false, numbers, strings, lists and dicts, or what becomes one of them: Decimal, "
-    "datetime, UUID, Path, Enum, set, a dataclass or a pydantic model"
+    "return null, true/false, numbers, strings, lists and dicts, or a type that is converted to them: "
+    "Decimal, datetime, UUID, Path, Enum, set, a dataclass or a pydantic model"
 )
 _TEXTS, _TIMES, _BYTES = (Decimal, UUID, PurePath), (datetime, date, time), (bytes, bytearray, memoryview)
 _LISTS = (list, tuple, set, frozenset)
@@ -199,7 +199,7 @@ def _declared(kind: type, value: Any) -> Any:
             raise ValueError(str(error)) from None
     if issubclass(kind, PurePath):
         return kind(value)
-    raise NotImplementedError(f"{kind.__name__} is not a type of data")
+    raise NotImplementedError(f"{kind.__name__} is not a data type")
 
 
 def check_returns(function: Callable[..., Any], where: str) -> None:

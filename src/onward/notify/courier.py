@@ -83,7 +83,9 @@ def is_too_late(claimed: Delivery, now_us: int) -> Attempted | None:
         error = claimed.error or "the process that delivered it died"
         return Attempted(DeliveryState.FAILED, claimed.response, error)
     if claimed.tries == 1 and now_us - claimed.created_at_us > AGE_S_MAX * 1_000_000:
-        return Attempted(DeliveryState.FAILED, None, f"it was not delivered for {AGE_S_MAX // 86_400} days")
+        return Attempted(
+            DeliveryState.FAILED, None, f"it was not delivered within {AGE_S_MAX // 86_400} days"
+        )
     return None
 
 
@@ -95,7 +97,7 @@ LEASE_MARGIN_S = 30.0
 WANTED_US = 7 * 86_400 * 1_000_000
 RENEW_US = WANTED_US - 86_400 * 1_000_000
 RENEW_EVERY_S = 3_600.0
-CUT_OFF = "cut off: its process ended before there was an answer"
+CUT_OFF = "cut off: its process ended before a response arrived"
 
 
 class Courier:
@@ -133,7 +135,7 @@ class Courier:
         try:
             await self.subscribe()
         except OnwardError as error:  # what the command is for says more, or does not need this
-            self._warn_once(f"cannot ask for notifications: {error}")
+            self._warn_once(f"cannot register for notifications: {error}")
         working = asyncio.create_task(self._work())
         try:
             yield

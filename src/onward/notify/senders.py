@@ -120,11 +120,11 @@ class UrlSender:
             async with asyncio.timeout(self._timeout_s):
                 return await in_thread(_post, connection, self._target, body, headers)
         except TimeoutError:
-            return SendResult(None, f"no answer within {self._timeout_s:g} s")
+            return SendResult(None, f"no response within {self._timeout_s:g} s")
         # ValueError: a chunk of a negative length. RuntimeError: the system has no thread left.
         except (OSError, HTTPException, ValueError, RuntimeError) as error:
             why = error.strerror if isinstance(error, OSError) else None
-            return SendResult(None, f"no answer: {why or str(error) or type(error).__name__}")
+            return SendResult(None, f"no response: {why or str(error) or type(error).__name__}")
         finally:
             _shut(connection)
 

@@ -215,7 +215,7 @@ def families_of(found: Measured) -> Iterator[Family]:
     )
     yield gauge("onward_workers_holding", "Processes that hold runs.", len(found.holdings))
     yield gauge("onward_queue_due", "Runs that wait for a worker now.", found.due)
-    yield gauge("onward_queue_later", "Runs that wait for their time.", found.later)
+    yield gauge("onward_queue_later", "Runs that wait for their due time.", found.later)
     yield gauge("onward_runs_stuck", "Due runs that could not be claimed.", len(found.stuck))
     yield gauge(
         "onward_queue_unserved",
@@ -228,7 +228,7 @@ def families_of(found: Measured) -> Iterator[Family]:
     yield Family(
         "onward_notifications",
         "gauge",
-        "Notifications that wait to be delivered, and that were given up.",
+        "Notifications that wait for delivery, and those that failed for good.",
         [
             Sample(undelivered.waiting, {"state": "waiting"}),
             Sample(undelivered.failed, {"state": "failed"}),

@@ -50,7 +50,7 @@ class CallMetrics:
         )
         self.lost = Counter(
             "onward_calls_lost_total",
-            "Calls that will never be answered, because their attempt, holder or run ended first.",
+            "Calls that will never finish, because their attempt, process or run ended first.",
         )
         self.tokens = Counter(
             "onward_tokens_total",
@@ -64,7 +64,7 @@ class CallMetrics:
             "reason",
         )
         self.waiting = Gauge(
-            "onward_reservations_waiting", "Calls that wait for what other calls have reserved."
+            "onward_reservations_waiting", "Calls that wait for the reservations of other calls."
         )
         self.streams = Gauge("onward_streams_open", "Messages into which calls of this worker stream.")
         self.chunks = Counter("onward_flushed_chunks_total", "Chunks of messages that were stored.")
@@ -134,7 +134,7 @@ class Metrics:
             buckets=WAITS_S,
         )
         self.driving = Gauge(
-            "onward_runs_driving", "Runs that this worker executes now, or whose files it still writes."
+            "onward_runs_driving", "Runs that this worker is executing, or whose files it is still writing."
         )
         self.draining = Gauge("onward_draining", "1 when this worker claims no new runs, else 0.")
         self.lease_losses = Counter(
@@ -184,7 +184,7 @@ class Metrics:
         )
         self.swept = Counter(
             "onward_swept_runs_total",
-            "Runs found without a living holder, by their status afterwards, or broken.",
+            "Runs found without a live process, by their status afterwards, or broken.",
             "became",
         )
         self.notifications = Counter(
@@ -264,9 +264,9 @@ class Health:
             return f"the database cannot be reached: {self._failure}"
         slowest_s = max((now_s - began_s for began_s in self._waiting.values()), default=0.0)
         if slowest_s > self.slow_s:
-            return f"the database has not answered for {slowest_s:.0f} s."
+            return f"the database has not responded for {slowest_s:.0f} s."
         if now_s - self._reached_s > STALE_S:
-            return f"no answer from the database for {now_s - self._reached_s:.0f} s."
+            return f"no response from the database for {now_s - self._reached_s:.0f} s."
         return None
 
 

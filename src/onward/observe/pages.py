@@ -197,7 +197,7 @@ class Pages:
                 "When this process started, in seconds since 1970.",
                 self._began_us / 1_000_000,
             ),
-            gauge("onward_healthy", "1 when /healthz says so, else 0.", fault is None),
+            gauge("onward_healthy", "1 when /healthz reports the process as healthy, else 0.", fault is None),
             *self._metrics.families(),
             gauge("onward_database_up", "1 when the database could be measured, else 0.", found is not None),
         ]

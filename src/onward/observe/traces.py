@@ -59,7 +59,7 @@ class Traces:
         try:
             await asyncio.wait_for(in_thread(self._sending.shutdown), SEND_S)
         except TimeoutError:
-            log.warning("the collector of traces did not take the last spans within %g s", SEND_S)
+            log.warning("the trace collector did not accept the last spans within %g s", SEND_S)
 
     def _readable(self, span: RunSpan) -> ReadableSpan:
         links = []

@@ -42,8 +42,8 @@ STREAMING = aiohttp.ClientTimeout(total=None, connect=10, sock_read=45)
 IGNORED = frozenset({"completed", "older", "follow"})
 """Fields that HTTP does not have, and without which a reply is only shorter, or comes in another way."""
 TOKEN_ADVICE = (
-    "Set ONWARD_TOKEN, or name a profile that has a token; on the server's machine `onward tokens add` makes "
-    "one."
+    "Set ONWARD_TOKEN, or name a profile that has a token; on the server's machine `onward tokens add` "
+    "creates one."
 )
 PAGES = {
     "look.read_events": "events",
@@ -72,7 +72,7 @@ class ServerNotRunning(StoreUnavailable):
     def __init__(self, url: str, why: str) -> None:
         self.url, self.why = url, why
         super().__init__(
-            f"Server not running: nothing answers at {url} ({why}). Start it with `onward serve`."
+            f"Server not running: nothing responds at {url} ({why}). Start it with `onward serve`."
         )
 
 
@@ -328,7 +328,7 @@ class RemoteLogs:
     ) -> AsyncGenerator[LogPiece]:
         """The pieces of text, in the order of their steps."""
         if request.follow:
-            raise InvalidInput("a server tells what was printed so far, and no more; leave out --follow.")
+            raise InvalidInput("a server sends only the output so far; leave out --follow.")
         asked = {name: getattr(request, name) for name in requests.ReadPrinted.__struct_fields__}
         found = await self._look.read_printed(requests.ReadPrinted(**asked))
         if found["is_cut"]:

@@ -1,4 +1,4 @@
-"""What can be asked. A run is named by its id, its display id, or the beginning of either, in this
+"""All requests. A run is named by its id, its display id, or the beginning of either, in this
 order; a program that knows the id writes `id:ID`, which never means another run.
 
 A request that changes something takes a `key`: the same key with the same request gets the first answer,
@@ -27,11 +27,11 @@ TOKEN_S = Whole(1, 100 * 365 * 86_400)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something that is asked."""
+    """A request."""
 
 
 class GetRun(Request, frozen=True, kw_only=True):
-    """A run as it stands."""
+    """The present state of a run."""
 
     run: str
 
@@ -65,7 +65,7 @@ class ReadEvents(Request, frozen=True, kw_only=True):
 
 
 class ListCheckpoints(Request, frozen=True, kw_only=True):
-    """Where a fork of the run can begin, after event `after`."""
+    """The checkpoints where a fork of the run can start, after event `after`."""
 
     run: str
     after: int = 0
@@ -139,7 +139,7 @@ class DrawRun(Request, frozen=True, kw_only=True):
 
 
 ALL = 2**31 - 1
-"""As a limit: whatever there is."""
+"""As a limit: everything."""
 
 
 class ListRuns(Request, frozen=True, kw_only=True):
@@ -182,7 +182,7 @@ class ListRuns(Request, frozen=True, kw_only=True):
 
 
 def since_us(text: str) -> int:
-    """The instant that a list begins at."""
+    """The instant at which a list starts."""
     try:
         return read_rfc3339(text)
     except ValueError as error:
@@ -213,7 +213,7 @@ class ListWorkers(Request, frozen=True, kw_only=True):
 
 
 class GetStats(Request, frozen=True, kw_only=True):
-    """How the database stands, in numbers."""
+    """A summary of the database in numbers."""
 
 
 class NewRun(Request, frozen=True, kw_only=True):
@@ -225,7 +225,7 @@ class NewRun(Request, frozen=True, kw_only=True):
 
 
 class LimitRaise(Request, frozen=True, kw_only=True):
-    """A limit to raise before a run begins or is resumed: that of its day, run, chat or project; 0 is none.
+    """A limit to raise before a run starts or is resumed: of its day, run, chat or project; 0 means none.
 
     With `id` it must be the one that the run counts in; a run has only one of each kind. `visits` is how
     often the run may visit each node.
@@ -278,7 +278,9 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.pipeline is not None and (self.source or self.path):
-            raise InvalidInput("a run has a source or the name of a registered pipeline; give one of them.")
+            raise InvalidInput(
+                "a run has either a source or the name of a registered pipeline; give only one of them."
+            )
         if not self.pipeline and not self.source:
             raise InvalidInput("a run needs a pipeline: give its source, or the name of a registered one.")
 
@@ -406,7 +408,7 @@ class ListLimits(Request, frozen=True, kw_only=True):
 
 
 class SetLimit(Request, frozen=True, kw_only=True):
-    """Set a limit of a scope; 0 is none. `cost` is in millionths of a dollar."""
+    """Set a limit of a scope; 0 means none. `cost` is in millionths of a dollar."""
 
     scope: str
     measure: Literal["tokens", "cost", "calls"]
@@ -435,7 +437,7 @@ class GetUsage(Request, frozen=True, kw_only=True):
 
 
 class ReadMessages(Request, frozen=True, kw_only=True):
-    """What is said in a chat after position `after`: by the run that `of` names, or, of a chat, by all.
+    """The messages of a chat after position `after`: those of the run that `of` names, or of a chat, all.
 
     With `follow`, also what is said until the run has stopped; in a chat, for ever.
     """
@@ -481,7 +483,7 @@ class ListChats(Request, frozen=True, kw_only=True):
 
 
 class ShowChat(Request, frozen=True, kw_only=True):
-    """A chat: its newest runs, the last positions of what was said in it, and what waits."""
+    """A chat: its newest runs, its latest messages, and what is pending."""
 
     chat: str
     runs: int = 10
@@ -577,7 +579,7 @@ class RemovePipeline(Request, frozen=True, kw_only=True):
 
 
 class GetEffect(Request, frozen=True, kw_only=True):
-    """How the effect under a key stands."""
+    """The state of the effect with a key."""
 
     key: str
 
@@ -605,19 +607,19 @@ class ListNotifications(Request, frozen=True, kw_only=True):
 
 
 class RetryNotification(Request, frozen=True, kw_only=True):
-    """Deliver a notification again, whatever became of it."""
+    """Deliver a notification again, even if it was delivered."""
 
     id: str
 
 
 class ListTokens(Request, frozen=True, kw_only=True):
-    """The tokens of a server, newest first, without those that were revoked unless `all` are asked for."""
+    """The tokens of a server, newest first, without revoked ones unless `all` is set."""
 
     all: bool = False
 
 
 class AddToken(Request, frozen=True, kw_only=True):
-    """Make a token for somebody, with roles out of viewer, operator, approver and admin."""
+    """Create a token, with roles out of viewer, operator, approver and admin."""
 
     name: str
     roles: tuple[str, ...]
@@ -635,7 +637,7 @@ class RevokeToken(Request, frozen=True, kw_only=True):
 
 
 class ListAudit(Request, frozen=True, kw_only=True):
-    """What was asked to be changed over HTTP, newest first; `before` is the number of a change."""
+    """The changes requested over HTTP, newest first; `before` is the number of a change."""
 
     before: int | None = None
     limit: int = 50

@@ -31,12 +31,12 @@ _OPERATOR = re.compile(r"!=|=")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 _BARE = re.compile(r"[\w.:/+@%-]++")
 _FOREIGN = {
-    "||": "there is no OR; write one edge per alternative",
+    "||": "OR is not supported; write one edge per alternative",
     "==": "write a single '='",
-    "!": "there is no NOT; write key!=value",
-    "<": "numbers cannot be compared; only = and != exist",
-    ">": "numbers cannot be compared; only = and != exist",
-    "(": "there are no parentheses",
+    "!": "NOT is not supported; write key!=value",
+    "<": "numbers cannot be compared; only = and != are supported",
+    ">": "numbers cannot be compared; only = and != are supported",
+    "(": "parentheses are not supported",
     "&": "clauses are joined by '&&'",
 }
 _FALSE = ("", "false", "0")

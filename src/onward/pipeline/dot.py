@@ -73,7 +73,7 @@ class BlockReader:
             if count > ATTRIBUTES_MAX:
                 self.draft.too_many_attributes(opened.start)
             if key in values:
-                message = f"attribute {key!r} is set twice; the last one counts"
+                message = f"attribute {key!r} is set twice; the last one applies"
                 self.draft.warn("repeated_attribute", message, start, fix="remove one")
             values[key] = value
             written[key] = place
@@ -160,7 +160,7 @@ class BlockReader:
     def _string(self, text: str, start: int) -> str:
         for match in _ESCAPE.finditer(text) if "\\" in text else ():
             if match[1]:
-                message = f"'\\' before {match[1]!r} has no meaning and is kept as it is"
+                message = f"'\\' before {match[1]!r} has no meaning and is kept unchanged"
                 self.draft.warn("unknown_escape", message, start + match.start(), fix="write '\\\\'")
         return unescaped(text[1:-1])
 

@@ -149,7 +149,7 @@ def options_of(node: Node, find: Callable[[str], Any]) -> list[Option]:
     where = f"the options of human gate {node.id}, the value {shown(name)},"
     if not isinstance(value, list) or not value:
         found = "missing" if value is None else "an empty list" if value == [] else "no list"
-        raise Unaskable(f"{where} are {found}; a step before the gate has to set them", OPTIONS)
+        raise Unaskable(f"{where} are {found}; a step before the gate must set them", OPTIONS)
     if len(value) > OPTIONS_MAX:
         raise Unaskable(f"{where} are {len(value)}; offer at most {OPTIONS_MAX}", OPTIONS)
     return [_option(one, f"option {number} of {name}") for number, one in enumerate(value, 1)]
@@ -159,13 +159,13 @@ def _option(value: Any, where: str) -> Option:
     """An option: a text, or an object with a label (or name) and whatever later steps may need."""
     fields = {"label": value} if isinstance(value, str) else value
     if not isinstance(fields, dict):
-        raise Unaskable(f"{where} is {_json(value)}; it has to be a text, or an object with a label", OPTIONS)
+        raise Unaskable(f"{where} is {_json(value)}; it must be a string, or an object with a label", OPTIONS)
     label = fields.get("label", fields.get("name"))
     if not isinstance(label, str) or not label.strip():
-        raise Unaskable(f"{where} has no label; give it one, as text", OPTIONS)
+        raise Unaskable(f"{where} has no label; give it one, as a string", OPTIONS)
     inner = fields.get("data", {})
     if not isinstance(inner, dict):
-        raise Unaskable(f"data of {where} is {_json(inner)}; it has to be an object", OPTIONS)
+        raise Unaskable(f"data of {where} is {_json(inner)}; it must be an object", OPTIONS)
     others = {key: one for key, one in fields.items() if key not in ("label", "data")}
     data = {**others, **inner}
     if len(msgspec.json.encode(data)) > OBJECT_BYTES_MAX:
@@ -369,7 +369,7 @@ def default_of(node: Node, kind: str, choices: Sequence[Choice]) -> Choice | Non
     if found is None:
         names = ", ".join(choice.to or choice.label for choice in choices)
         raise Unaskable(
-            f"human.default_choice of {node.id} is {shown(written)}, which is none of: {names}",
+            f"human.default_choice of {node.id} is {shown(written)}, which is not one of: {names}",
             "human.default_choice",
         )
     return found

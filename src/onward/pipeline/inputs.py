@@ -144,7 +144,7 @@ def as_input_names(value: Value) -> tuple[str, ...]:
     if not is_good or len(set(names)) < len(names) or len(names) > NAMES_MAX:
         raise ValueError(
             f"at most {NAMES_MAX} different names, separated by commas; each has up to 50 letters, digits, _ "
-            "and -, and begins with a letter"
+            "and -, and starts with a letter"
         )
     return names
 

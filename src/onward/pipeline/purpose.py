@@ -105,7 +105,7 @@ def as_names(value: Value) -> tuple[str, ...]:
     if not is_good or len(set(names)) < len(names) or len(names) > NAMES_MAX:
         raise ValueError(
             f"at most {NAMES_MAX} different names, separated by commas; each has up to 50 letters, digits, _ "
-            "and -, and begins with a letter"
+            "and -, and starts with a letter"
         )
     return names
 
@@ -116,7 +116,7 @@ def as_words(value: Value) -> tuple[str, ...]:
     if len(words) > WORDS_MAX or not all(_is_word(word) for word in words):
         raise ValueError(
             f"at most {WORDS_MAX} words or phrases of up to {WORD_CHARACTERS_MAX} characters, separated by "
-            "commas; ^ before one for the beginning of a message, ? for a question mark at its end, ! for not"
+            "commas; ^ before one for the start of a message, ? for a question mark at its end, ! for not"
         )
     return words
 

@@ -338,7 +338,7 @@ def as_count(value: Value) -> int:
     """The value as an integer that is not negative."""
     count = as_integer(value)
     if count < 0:
-        raise ValueError("a whole number that is not negative")
+        raise ValueError("a whole number of 0 or more")
     return count
 
 

@@ -355,11 +355,11 @@ class Projection(msgspec.Struct):
         self.stop = StopSeen(kind=event.kind, reason=event.reason, detail=detail, at_us=at_us)
 
     def _forked(self, event: ev.RunForked, at_us: int) -> None:
-        self._leave("left to the run that this one was forked from")
+        self._leave("left in the run that this one was forked from")
 
     def _resumed(self, event: ev.RunResumed, at_us: int) -> None:
         if event.from_node is not None:
-            self._leave("left by a resume from another node")
+            self._leave("abandoned when the run was resumed from another node")
 
     def _leave(self, why: str) -> None:
         for id, step in self.steps.items():

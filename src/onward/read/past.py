@@ -200,7 +200,7 @@ STYLES: Mapping[str, Style] = {
 
 
 def preamble(mode: str, past: Past) -> str:
-    """The text for a step of this mode; empty under `full`, where the session itself remembers."""
+    """The text for a step of this mode; empty under `full`, where the session itself has the history."""
     style = STYLES.get(mode)
     if style is None:
         return ""

@@ -271,7 +271,7 @@ class _Walk(msgspec.Struct, frozen=True):
         if line and node in (None, join, self.definition.graph.exit_id):
             return []
         if node is None and last is not None and has_edges(self.definition, last.node):
-            why = f"{behind} has finished, and none of its edges could be taken"
+            why = f"{behind} has finished, and none of its edges could be followed"
             return [_Point(None, "stuck", why, behind)]
         if node is None:
             return [_Point(None, "done", f"nothing follows after {behind}", behind)]

@@ -216,20 +216,20 @@ def read_handoff(content: bytes, path: str) -> Handoff:
 def _read(content: bytes, path: str, kind: type[Page], later: Mapping[int, type[Page]] | None = None) -> Page:
     what, kinds = kind.__name__.lower(), {SCHEMA_VERSION: kind, **(later or {})}
     if len(content) > BYTES_MAX:
-        raise InvalidInput(f"{path} is no {what}: it has more than {BYTES_MAX:,} bytes.")
+        raise InvalidInput(f"{path} is not a valid {what}: it has more than {BYTES_MAX:,} bytes.")
     version: int = SCHEMA_VERSION
     try:
         version = msgspec.json.decode(content, type=_Version).schema_version
         if version not in kinds:
             known = " and ".join(map(str, kinds))
             raise InvalidInput(
-                f"{path} is a {what} of version {version}; this program knows version {known}."
+                f"{path} is a {what} of version {version}; this version of Onward reads version {known}."
             )
         page = msgspec.json.decode(content, type=kinds[version])
         for at in _instants(page):
             datetime.fromisoformat(at)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path} is no {what} of version {version}: {error}.") from None
+        raise InvalidInput(f"{path} is not a valid {what} of version {version}: {error}.") from None
     return page
 
 

@@ -268,16 +268,16 @@ class Reported(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_status(content: bytes, path: str) -> Reported:
     """What the file says; InvalidInput names the file and what is wrong with it."""
     if len(content) > STATUS_BYTES_MAX:
-        raise InvalidInput(f"{path} has more than {STATUS_BYTES_MAX:,} bytes; large things are artifacts.")
+        raise InvalidInput(f"{path} has more than {STATUS_BYTES_MAX:,} bytes; store large data as artifacts.")
     try:
         found = msgspec.json.decode(content, type=Reported)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         names = ", ".join(Reported.__struct_fields__)
-        raise InvalidInput(f"{path} does not say how the step ended: {error}; known are {names}.") from None
+        raise InvalidInput(f"{path} does not say how the step ended: {error}; use one of {names}.") from None
     if found.preferred_label and found.preferred_next_label not in ("", found.preferred_label):
         raise InvalidInput(
             f"{path} has two labels, preferred_label {found.preferred_label!r} and preferred_next_label "
-            f"{found.preferred_next_label!r}, which are two names for one thing; write one."
+            f"{found.preferred_next_label!r}, which mean the same; write one."
         )
     return found
 

@@ -238,7 +238,7 @@ def _concerns(receipt: shapes.Receipt, outcome: ev.Outcome) -> tuple[shapes.Conc
         for one in receipt.attempts[:-1]
     ]
     if outcome.status is ev.StepStatus.PARTIAL_SUCCESS:
-        found.append(shapes.Concern(severity="medium", text="the step succeeded in part only"))
+        found.append(shapes.Concern(severity="medium", text="the step succeeded only in part"))
     if receipt.status == "skipped":
         found.append(shapes.Concern(severity="medium", text="the step was skipped"))
     if receipt.error is not None and receipt.status != "skipped":
@@ -261,7 +261,7 @@ def _routing(finished: ev.StepFinished) -> shapes.Routing:
     onward, outcome = finished.next, finished.outcome
     return shapes.Routing(
         to=None if onward is None else onward.to,
-        reason="nothing leads on" if onward is None else onward.reason,
+        reason="nothing follows" if onward is None else onward.reason,
         edge=None if onward is None else onward.edge,
         preferred_label=outcome.preferred_label,
         suggested_next_ids=outcome.suggested_next_ids,

@@ -321,7 +321,7 @@ def read_redact(table: object, *, file: str, path: Callable[[str], str]) -> Reda
 def _texts(where: str, name: str, table: Mapping[str, object]) -> tuple[str, ...]:
     found = table.get(name, [])
     if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
-        raise InvalidInput(f"{name} of {where} is {found!r}; write a list of texts.")
+        raise InvalidInput(f"{name} of {where} is {found!r}; write a list of strings.")
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""Replies about who may use a server, and what they asked it to change."""
+"""Replies about the credentials of a server, and the changes requested with them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TokenMade(TokenListed):
 
 
 class AuditShown(TypedDict):
-    """A change that was asked for: by whom, from where, and the HTTP status of the reply.
+    """A requested change: by whom, from where, and the HTTP status of the reply.
 
     `status` is null if the server died before it replied. `on_behalf_of` is what the sender said, unchecked.
     """

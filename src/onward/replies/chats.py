@@ -8,7 +8,7 @@ from onward.replies.runs import BannerShown, GateOfRun, Instant, RunState
 
 
 class ChatRunShown(RunState):
-    """A run of a chat: what its message asked for, and which of its planned agents have yet to finish."""
+    """A run of a chat: what its message requested, and which of its planned agents are not finished."""
 
     intent: str | None
     scope: str | None
@@ -18,7 +18,7 @@ class ChatRunShown(RunState):
 
 
 class MessageSent(TypedDict):
-    """What became of a message. It is stored, whatever `outcome` is.
+    """The outcome of a message. It is stored in every case.
 
     `outcome` is started, resumed, steered, answered, queued, gate, asked, limit or refused; `notice` says
     more in words. `run` is the run that it started, resumed or spoke to; `behind` the one that it waits for.
@@ -116,7 +116,7 @@ class MessagePiece(TypedDict):
 
 
 class MessageShown(TypedDict):
-    """A message with what it says so far. `text` is its text alone, `parts` is everything."""
+    """A message as far as it is written. `text` is its text alone, `parts` is everything."""
 
     id: str
     chat: str

@@ -76,7 +76,7 @@ class HolderCounted(TypedDict):
 
 
 class Stats(TypedDict):
-    """How the database stands at one moment."""
+    """The state of the database at one moment."""
 
     at: Instant
     runs: RunsCounted
@@ -259,7 +259,7 @@ class PipelineAdded(PipelineListed):
 
 
 class DiagnosticShown(TypedDict):
-    """A finding with its rule and its place; lines and columns count from 1. `fix` says what to do."""
+    """A finding with its rule and its place; lines and columns count from 1. `fix` is the advice."""
 
     rule: str
     severity: str
@@ -313,7 +313,7 @@ class NotificationShown(TypedDict):
 
 
 class NotificationList(TypedDict):
-    """A page of notifications, newest first; `cursor` is where the next begins."""
+    """A page of notifications, newest first; `cursor` is where the next one starts."""
 
     notifications: list[NotificationShown]
     cursor: str | None

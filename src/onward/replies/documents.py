@@ -66,7 +66,7 @@ class AgentCheckpointOpen(TypedDict):
 
 
 class AgentsStatus(TypedDict):
-    """How a chat stands: what runs, the agents of its newest run, and what can be resumed or answered.
+    """The state of a chat: what runs, the agents of its newest run, and what can be resumed or answered.
 
     `interruptedReason` is restart, cost_limit, stopped, rate_limit or in_doubt.
     """
@@ -79,7 +79,7 @@ class AgentsStatus(TypedDict):
 
 
 class AgentsStopped(TypedDict):
-    """A chat's run was asked to stop; it can be resumed."""
+    """A chat's run has been requested to stop; it can be resumed."""
 
     status: str
     chatId: str
@@ -93,7 +93,7 @@ class CheckpointResolved(TypedDict):
 
 
 class LimitsShown(TypedDict):
-    """The limits that count for every chat, run, day and project; 0 is none, costs are in dollars."""
+    """The limits of every chat, run, day and project; 0 means none, costs are in dollars."""
 
     maxTokensPerChat: int
     maxAgentCallsPerRun: int
@@ -102,7 +102,7 @@ class LimitsShown(TypedDict):
 
 
 class SettingsShown(TypedDict):
-    """The limits, and what they are if nobody says anything."""
+    """The limits, and their defaults."""
 
     limits: LimitsShown
     defaults: LimitsShown
@@ -225,7 +225,7 @@ class PipelineQuestion(TypedDict):
 
 # -- document 004: workflows -----------------------------------------------------------------------------
 class WorkflowState(TypedDict):
-    """A workflow. Why it failed, and whether it can be resumed, is said only while it is FAILED."""
+    """A workflow. Why it failed, and whether it can be resumed, is present only while it is FAILED."""
 
     id: str
     status: str

@@ -22,7 +22,7 @@ class ChoiceOffered(TypedDict):
 
 
 class GateShown(TypedDict):
-    """A question: what it asks, is about and offers, until when, and what was decided.
+    """A gate: its question, subject, choices and deadline, and the decision.
 
     `content_hash` is of what it asks, is about and offers: an answer that names it counts for nothing else.
     """
@@ -115,7 +115,7 @@ class TickShown(TypedDict):
 
 
 class RunListed(RunNamed):
-    """A run as lists show it. A running run whose owner died is interrupted, whoever finds out first.
+    """A run as lists show it. A running run whose owner died is interrupted by whichever process notices.
 
     `completed` are the newest 100 steps that finished, in order, if that was asked.
     `claims` is how often it was claimed: a queued run with claims was resumed. `tokens` and `cost`, in
@@ -158,7 +158,7 @@ class RunListed(RunNamed):
 
 
 class RunList(TypedDict):
-    """Runs, newest first; `older` is how many more the limit left out, if that was asked.
+    """Runs, newest first; `older` is how many more the limit left out, if requested.
 
     `cursor` gets the next page, if there may be one.
     """
@@ -202,7 +202,7 @@ class WorkspaceShown(TypedDict):
 
 
 class PendingShown(TypedDict):
-    """What the process that holds a run was asked to do and has not done yet."""
+    """Requests to the process that holds a run that are still pending."""
 
     cancel_by: str | None
     cancel_detail: str
@@ -269,7 +269,7 @@ class StopShown(TypedDict):
 
 
 class KeptShown(TypedDict):
-    """What a plain resume keeps, and how many answers of models it asks for again.
+    """What a plain resume keeps, and how many model requests it repeats.
 
     `cost` is in millionths of a dollar.
     """
@@ -375,7 +375,7 @@ class ResumePreview(TypedDict):
 
 
 class RunWithNotice(RunState):
-    """A run that was resumed, or a fork that was made, and what whoever asked for it should know."""
+    """A run that was resumed, or a fork that was created, and notices about it."""
 
     notice: str
 
@@ -388,7 +388,7 @@ class Submitted(TypedDict):
 
 
 class SubmittedRuns(TypedDict):
-    """New runs in the order in which they were asked for, and the warnings about their pipelines."""
+    """New runs in the order of the requests, and the warnings about their pipelines."""
 
     runs: list[RunListed]
     warnings: list[str]

@@ -107,7 +107,7 @@ class FindingShown(TypedDict):
 
 
 class ReceiptList(TypedDict):
-    """The receipts on disk that a run's log stands for; `found` are those that disagree with it."""
+    """The receipts on disk that match a run's log; `found` are those that contradict it."""
 
     run: str
     display_id: str

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 JSON = "application/json"
 NOT_GIVEN = msgspec.UNSET
 RUN_SCOPE = "run/"
-NO_HEAD = "If-Match means nothing here; leave it out."
+NO_HEAD = "If-Match is not supported here; leave it out."
 PARAMETERS_MAX = 300
 
 
@@ -101,7 +101,7 @@ def key_of(asked: Asked) -> str | None:
     if not given:
         return None
     if len(given) > 1:
-        raise InvalidInput("there is more than one Idempotency-Key; send one.")
+        raise InvalidInput("the request has more than one Idempotency-Key; send one.")
     return caller_key(asked.owner, given[0])
 
 
@@ -185,7 +185,7 @@ class ApiPlace:
         for name, value in parameters(raw):
             if name not in self._parameters:
                 known = ", ".join(sorted(self._parameters)) or "none"
-                raise InvalidInput(f"there is no parameter {name[:40]!r} here; there are {known}.")
+                raise InvalidInput(f"unknown parameter {name[:40]!r}; the parameters are {known}.")
             if name in self.many:
                 found.setdefault(name, []).append(value)
             elif name in found:
@@ -214,7 +214,7 @@ class ApiPlace:
             raise Problem(
                 403,
                 "not_over_http",
-                f"{', '.join(refused)} cannot be given over HTTP.",
+                f"{', '.join(refused)} cannot be sent over HTTP.",
                 advice="Register the pipeline, and name it as `pipeline`.",
                 details={"fields": refused},
             )
@@ -304,7 +304,7 @@ def known_parameters(asked: Asked, known: Sequence[str]) -> dict[str, str]:
     for name, value in parameters(asked.http.scope["query_string"]):
         if name not in known:
             there = ", ".join(known) or "none"
-            raise InvalidInput(f"there is no parameter {name[:40]!r} here; there are {there}.")
+            raise InvalidInput(f"unknown parameter {name[:40]!r}; the parameters are {there}.")
         if name in found:
             raise InvalidInput(f"the parameter {name!r} is given twice.")
         found[name] = value

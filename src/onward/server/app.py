@@ -149,7 +149,7 @@ class App:
             if place.is_new:
                 self._creations.take(principal.id)
         elif place.role != NOBODY:
-            raise Problem(401, "no_credential", "this needs a token.")
+            raise Problem(401, "no_credential", "this request needs a token.")
         if place.is_new and self._context.life.is_draining:
             raise _draining()
         asked = Asked(self._context, Request(scope, receive), principal, address, in_path, id)
@@ -230,7 +230,7 @@ def problem_for(error: Exception) -> Problem:
         case ClientDisconnect():  # nobody reads it
             return Problem(400, "bad_request", "the request ended before its body.")
         case RecursionError() | UnicodeError():
-            return problem_of(InvalidInput("the request cannot be read."))
+            return problem_of(InvalidInput("the request is invalid."))
     return INTERNAL
 
 
@@ -239,7 +239,7 @@ def _check_framing(headers: Sequence[tuple[bytes, bytes]]) -> None:
     body for its next client's request."""
     names = {name for name, _ in headers}
     if b"transfer-encoding" in names and b"content-length" in names:
-        detail = "the body has two lengths; send Content-Length or Transfer-Encoding."
+        detail = "the body has two lengths; send either Content-Length or Transfer-Encoding."
         raise Problem(400, "bad_request", detail, headers={"Connection": "close"})
 
 
@@ -301,7 +301,7 @@ class _Tree:
         """The place, and the values in the path; a Problem if there is none."""
         node, values = self._found(path.split("/")[1:])
         if node is None or not node._here:
-            raise Problem(404, "not_found", "there is nothing at this address.")
+            raise Problem(404, "not_found", "there is no resource at this address.")
         if is_stream and method == "GET" and STREAM in node._here:
             method = STREAM
         if method not in node._here:

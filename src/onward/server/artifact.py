@@ -37,7 +37,10 @@ def artifact_reply(found: ArtifactContent, wanted: str | None) -> Response:
     last = min(int(part[2]), size - 1) if part[1] and part[2] else size - 1
     if first > last:
         raise Problem(
-            416, "range", "the artifact has no such range.", headers={"Content-Range": f"bytes */{size}"}
+            416,
+            "range",
+            "the requested range is not in the artifact.",
+            headers={"Content-Range": f"bytes */{size}"},
         )
     headers["Content-Range"] = f"bytes {first}-{last}/{size}"
     return Response(content[first : last + 1], 206, headers, "application/octet-stream")

@@ -31,7 +31,7 @@ async def read_body(asked: Asked) -> bytes:
         async with asyncio.timeout(BODY_S_MAX):
             body = await _read(asked, settings.body_bytes)
     except TimeoutError:
-        raise Problem(408, "too_slow", f"the body did not come within {BODY_S_MAX:g} s.") from None
+        raise Problem(408, "too_slow", f"the body did not arrive within {BODY_S_MAX:g} s.") from None
     if body and headers.get("content-type") is None:
         raise _wrong_type()
     if body.strip() and not body.lstrip().startswith(b"{"):

@@ -44,11 +44,13 @@ class Credentials:
         bearers = [value for name, value in headers if name == b"authorization"]
         session = self.session_in(headers)
         if len(bearers) + (session is not None) > 1:
-            raise self._refused("there is more than one credential; send one.", address)
+            raise self._refused("the request has more than one credential; send one.", address)
         if session is not None:
             return await self.find(session, "session", address)
         if not bearers:
-            raise _unauthorized("no_credential", "this needs a token; send it as `Authorization: Bearer`.")
+            raise _unauthorized(
+                "no_credential", "this request needs a token; send it as `Authorization: Bearer`."
+            )
         found = BEARER.fullmatch(bearers[0])
         if found is None:
             raise self._refused("Authorization has no Bearer token.", address)

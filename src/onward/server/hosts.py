@@ -87,7 +87,7 @@ def _public(url: str, port: int) -> Hosts:
             f"the public address {url[:80]!r} is not an address; write one such as https://host/onward."
         )
     if found.username is not None or found.password is not None:
-        raise InvalidInput("the public address contains a user; leave that out.")
+        raise InvalidInput("the public address contains a user name; leave it out.")
     own = found.port or _ORDINARY_PORTS[found.scheme]
     host, end = bracketed(found.hostname), "" if own == _ORDINARY_PORTS[found.scheme] else f":{own}"
     base = found.path.rstrip("/")
@@ -106,4 +106,4 @@ def bracketed(host: str) -> str:
 
 
 def _foreign() -> Problem:
-    return Problem(403, "foreign_origin", "another site's page sent this; it is refused.")
+    return Problem(403, "foreign_origin", "the request came from a page of another site, and is refused.")

@@ -19,7 +19,7 @@ from onward.server.api import PAGES, ApiPlace
 from onward.version import VERSION
 
 REF = "#/components/schemas/{name}"
-KEY = "1 to 200 printable ASCII characters: the same request again finds what the first one did"
+KEY = "1 to 200 printable ASCII characters: sending the same request again returns the result of the first"
 INTRODUCTION = (
     "Send `Authorization: Bearer TOKEN`. A run is named by its whole id. Lists repeat a parameter. Errors "
     "are sent as application/problem+json: programs read `code`."
@@ -86,7 +86,7 @@ def described() -> dict[str, Any]:
 def _reply(route: Route, reply: dict[str, Any]) -> dict[str, Any]:
     if route.is_bytes:
         content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-        return {"description": "The content, as a file to save.", "content": content}
+        return {"description": "The content, as a download.", "content": content}
     if route.pages is None:
         return _content(reply)
     page = {
@@ -102,7 +102,7 @@ def _reply(route: Route, reply: dict[str, Any]) -> dict[str, Any]:
 
 def _content(schema: Any, is_problem: bool = False) -> dict[str, Any]:
     kind = "application/problem+json" if is_problem else "application/json"
-    says = "Why it was refused." if is_problem else "The reply, as `--json` prints it."
+    says = "Why the request was refused." if is_problem else "The reply, as `--json` prints it."
     return {"description": says, "content": {kind: {"schema": schema}}}
 
 

@@ -65,7 +65,9 @@ def problem_of(error: errors.OnwardError) -> Problem:
     return Problem(status, code, error.message, advice=error.advice, details=error.facts, headers=headers)
 
 
-INTERNAL = Problem(500, "internal", "something went wrong here; the log says more under this request.")
+INTERNAL = Problem(
+    500, "internal", "an internal error occurred; the server's log has the details under this request id."
+)
 
 
 def problem_reply(problem: Problem, request: str) -> Response:

@@ -98,7 +98,7 @@ class StrictProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._size = 0
         if len(self.pipeline) >= AHEAD_MAX:
-            raise ValueError("too many requests were sent ahead")
+            raise ValueError("too many pipelined requests")
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
@@ -118,7 +118,7 @@ class StrictProtocol(HttpToolsProtocol):
         if codings not in ([], [b"chunked"]):
             raise ValueError("this transfer coding is not known")
         if self.parser.get_http_version() not in ("1.0", "1.1"):
-            raise ValueError("this version is not spoken")
+            raise ValueError("this HTTP version is not supported")
         if self.parser.should_upgrade() and not self._should_upgrade():
             self._is_offer = True
             return
@@ -172,7 +172,7 @@ class StrictProtocol(HttpToolsProtocol):
         self._size += size
         if self._size > HEAD_BYTES_MAX:
             self._problem = TOO_LARGE
-            raise ValueError("the head is too large")
+            raise ValueError("the request head is too large")
 
     @property
     def _is_answering(self) -> bool:
@@ -286,7 +286,7 @@ class Joined:
 CONTINUE = b"HTTP/1.1 100 "
 OFFER = (b"connection", b"upgrade", b"http2-settings")
 HEADER_EXTRA = len(b": \r\n")
-BAD = Problem(400, "bad_request", "this is no HTTP/1.1 request.")
+BAD = Problem(400, "bad_request", "this is not an HTTP/1.1 request.")
 TOO_LARGE = Problem(431, "head_too_large", f"the headers are larger than {HEAD_BYTES_MAX:,} bytes.")
 
 

@@ -64,7 +64,9 @@ async def sign_in(asked: Asked) -> Response:
     if given.code is not None:
         token = await access.redeem(await credentials.find(given.code, "code", asked.address))
         if token is None or not credentials.is_good(token):
-            raise Problem(401, "bad_credential", "this link was used, or has expired; print a new one.")
+            raise Problem(
+                401, "bad_credential", "this link was already used, or has expired; print a new one."
+            )
     else:
         assert given.token is not None
         token = await credentials.find(given.token, "token", asked.address)

@@ -185,7 +185,7 @@ def unseal(record: StoredEvent) -> Event:
     try:
         event: Event = decoder.decode(record.body)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise HistoryCorrupt(run_id, record.seq, f"{record.kind} does not decode ({error})") from None
+        raise HistoryCorrupt(run_id, record.seq, f"{record.kind} cannot be decoded ({error})") from None
     if isinstance(event, ContextEvent) and event.blobs:
         event = replace(event, context={**event.context, **_values(record, event.blobs)}, blobs={})
     if isinstance(event, StepFinished) and event.response_blob:

@@ -261,7 +261,7 @@ def _unpriced(scope: str) -> Refused:
     return Refused(
         "price_unknown",
         f"{scope} has a limit on cost, and the price of the model is not known; write it into onward.toml "
-        f"([prices]), or lift the limit with `onward limits set {scope} cost 0`.",
+        f"([prices]), or remove the limit with `onward limits set {scope} cost 0`.",
         details={"scope": scope},
     )
 

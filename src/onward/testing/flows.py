@@ -138,7 +138,7 @@ class _NoAgents(msgspec.Struct, frozen=True):
     async def run(self, step: StepContext) -> Result:
         name = step.node.id
         raise InvalidInput(
-            f"the flow asks the agent {name!r}, and the test does not say what it answers: "
+            f"the flow calls the agent {name!r}, and the test has no response for it: "
             f"FlowTest(steps={{{name!r}: …}}), or model=ModelScript(…)."
         )
 

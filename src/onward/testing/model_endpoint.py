@@ -303,12 +303,12 @@ def _options() -> argparse.Namespace:
         "docs/testing.md describes the script.",
     )
     parser.add_argument(
-        "script", nargs="?", help="a JSON file; without one, the model repeats the last message"
+        "script", nargs="?", help="a JSON file; without it, the model repeats the last message"
     )
     parser.add_argument(
-        "--ledger", metavar="FILE", help="add every request to this file, a JSON object a line"
+        "--ledger", metavar="FILE", help="append every request to this file, one JSON object per line"
     )
-    parser.add_argument("--port", type=_port, default=0, help="the port to listen at; without it, a free one")
+    parser.add_argument("--port", type=_port, default=0, help="the port to listen on; default: a free one")
     return parser.parse_args()
 
 

@@ -392,7 +392,7 @@ def main() -> int:
         prog="python -m onward.testing.postgres",
         description="Run a temporary PostgreSQL server until Ctrl-C, and print its URL.",
     )
-    parser.add_argument("--no-fsync", action="store_true", help="faster, and unsafe if the machine stops")
+    parser.add_argument("--no-fsync", action="store_true", help="faster, but unsafe if the machine crashes")
     parser.add_argument(
         "--binaries", metavar="DIR", type=Path, help="the directory that contains initdb and postgres"
     )

@@ -101,9 +101,9 @@ class ScriptedModel:
         head = ProviderResponse(status=200, headers={"x-request-id": request_id})
         if reply.break_with == "error":
             raise llm.ModelFailed(error_in_stream(asked, _WIRE.error(500)["error"], head))
-        what = "broke off its answer (the connection was closed)"
+        what = "ended its response early (the connection was closed)"
         if reply.break_with == "malformed":
-            what = "sent an invalid answer"
+            what = "sent an invalid response"
         if reply.break_with == "stall":
             limit_s = self._limits.between_s if reply.break_after else self._limits.first_byte_s
             await self._wait(limit_s)

@@ -43,13 +43,13 @@ def test_a_command_of_the_projects_own_speaks_our_lines_and_is_found_from_the_pr
     ("table", "why"),
     [
         ({"mine": {}}, "has no command"),
-        ({"mine": {"command": "./agent"}}, "write a list of texts"),
+        ({"mine": {"command": "./agent"}}, "write a list of strings"),
         ({"mine": {"command": ["./agent"], "format": "xml"}}, "write one of claude-code, codex"),
         ({"mine": {"command": ["./agent"], "flags": []}}, "sets flags; known settings are"),
-        ({"mine": {"command": ["./agent"], "env": ["A=B"]}}, "names no variable"),
+        ({"mine": {"command": ["./agent"], "env": ["A=B"]}}, "is not a variable name"),
         ({"mine": {"command": ["./agent"], "reports_cost": 1}}, "write true or false"),
         ({"mine": "./agent"}, r"write a table \[programs.mine\]"),
-        ({"-x": {"command": ["./agent"]}}, "no usable name"),
+        ({"-x": {"command": ["./agent"]}}, "an invalid name"),
     ],
 )
 def test_a_program_that_is_described_badly_is_refused(table: dict[str, Any], why: str) -> None:

@@ -28,7 +28,7 @@ async def test_a_file_is_read_whole_or_in_parts(bench: Bench) -> None:
     whole = await bench.use("read", path="x")
     assert whole.text == "\n".join(f"line {n}" for n in range(1, 11))
     part = await bench.use("read", path="x", offset=3, limit=2, line_numbers=True)
-    assert part.text == "3\tline 3\n4\tline 4\n[lines 3 to 4; the file goes on: read it with offset=5]"
+    assert part.text == "3\tline 3\n4\tline 4\n[lines 3 to 4; the file continues: read it with offset=5]"
     end = await bench.use("read", path="x", offset=9, limit=5)
     assert end.text == "line 9\nline 10\n[lines 9 to 10; the file ends here]"
     assert (await bench.use("read", path="x", offset=11)).text == "[x has only 10 lines]"
@@ -52,7 +52,7 @@ async def test_a_huge_file_is_read_in_parts_without_being_loaded(bench: Bench) -
     (bench.root / "x").write_bytes(b"first\n" + b"a" * 70_000 + b"\n" + b"third\n" * 20_000)
     os.truncate(bench.root / "x", 1 << 40)  # a hole of a tebibyte
     begun = await bench.use("read", path="x", limit=1)
-    assert begun.text == "first\n[lines 1 to 1; the file goes on: read it with offset=2]"
+    assert begun.text == "first\n[lines 1 to 1; the file continues: read it with offset=2]"
     assert (await bench.use("read", path="x", offset=3, limit=1)).text.startswith("third\n")
     late = await bench.use("read", path="x", offset=30_000)
     assert late.is_error
@@ -64,7 +64,7 @@ async def test_a_line_that_is_too_long_is_shown_from_its_beginning(bench: Bench)
     (bench.root / "x").write_text("é" * 400_000)
     shown = (await bench.use("read", path="x", rules={"output_characters": 1_000})).text
     assert shown.startswith("é" * 700)
-    assert shown.endswith("\n[line 1 goes on; it is too long to be shown whole]")
+    assert shown.endswith("\n[line 1 continues; it is too long to be shown in full]")
     assert len(shown) <= 1_000
 
 

@@ -247,10 +247,10 @@ def undocumented(a: int) -> None: ...
     ("function", "told"),
     [
         (untyped, "here: the tool 'untyped': the parameter 'a' has no type; write one, such as a: str"),
-        (many, "the parameter *words: 'str' has no name of its own"),
+        (many, "the parameter *words: 'str' has no name"),
         (unknown_type, "the types of its parameters, 'b' first, cannot be read (name 'NoSuchType'"),
-        (strange, "a model cannot be told what the parameter 'b' takes"),
-        (two_tables, "a model cannot be told what the parameter 'a' takes"),
+        (strange, "no schema can be made for the parameter 'b'"),
+        (two_tables, "no schema can be made for the parameter 'a'"),
         (undocumented, "has no docstring"),
         (lambda a: a, "'<lambda>' cannot be the name of a tool"),
         (Place, "is not a function"),
@@ -449,7 +449,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
     app = Onward(":memory:")
     text.__doc__ = number.__doc__ = "Do it."
     app.tool(text)
-    with pytest.raises(InvalidInput, match=r"test_functions.py:\d+: there is a tool 'text' already"):
+    with pytest.raises(InvalidInput, match=r"test_functions.py:\d+: a tool 'text' already exists"):
         app.tool(text)
     app.tool(name="text", approval=True, replace=True)(number)
     assert app.tools["text"].rules.approval

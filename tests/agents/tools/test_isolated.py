@@ -52,7 +52,7 @@ async def test_what_is_wrong_in_an_isolated_tool_is_an_answer() -> None:
 
 async def test_an_isolated_tool_that_must_not_be_repeated_and_dies_is_in_doubt() -> None:
     with pytest.raises(
-        CallTimedOut, match=r"nobody knows whether call 'm1.t1' was done: its process was ended"
+        CallTimedOut, match=r"it is unknown whether call 'm1.t1' was done: its process was ended"
     ):
         await used(tool_of(fail, repeatable=False), {"how": "gone"})
 

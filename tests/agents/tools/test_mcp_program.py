@@ -108,7 +108,7 @@ async def test_lists_in_pages_are_read_whole(tmp_path: Path) -> None:
 
 async def test_a_list_without_end_is_refused(tmp_path: Path) -> None:
     async with program(tmp_path, "endless") as client:
-        with pytest.raises(ServerFailed, match="the same ones for ever"):
+        with pytest.raises(ServerFailed, match="repeats the same ones endlessly"):
             await client.named()
 
 
@@ -137,9 +137,9 @@ async def test_a_server_without_tools_offers_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        ("fails", "the MCP server 'files' ended with exit code 3; its last words: 'Error: no licence'"),
+        ("fails", "the MCP server 'files' ended with exit code 3; its last lines: 'Error: no licence'"),
         ("ancient", "speaks '1999-01-01' of the protocol, which Onward does not"),
-        ("garbage", "does not speak the protocol; it wrote something else than messages to its standard "),
+        ("garbage", "does not speak the protocol; it wrote text that is not a message to its standard "),
     ],
 )
 async def test_a_server_that_cannot_be_used_says_why_in_one_sentence(
@@ -187,7 +187,7 @@ async def test_a_program_that_is_no_server_says_why(
 async def test_a_use_that_a_dying_server_may_have_done_is_in_doubt(tmp_path: Path) -> None:
     async with program(tmp_path) as client:
         with pytest.raises(
-            CallTimedOut, match=r"nobody knows whether call 'm1.t1' was done: .*out of cheese"
+            CallTimedOut, match=r"it is unknown whether call 'm1.t1' was done: .*out of cheese"
         ):
             await client.use("crash")
         assert await client.use("echo", text="back") == ToolAnswer("echo: back")
@@ -198,7 +198,7 @@ async def test_a_use_that_may_be_repeated_fails_for_the_model(tmp_path: Path) ->
     async with program(tmp_path) as client:
         tool = (await client.named())["files__crash"]
         rules = replace(tool.rules, repeatable=True)
-        with pytest.raises(ToolRefused, match=r"ended with exit code 7; its last words: .*\.$"):
+        with pytest.raises(ToolRefused, match=r"ended with exit code 7; its last lines: .*\.$"):
             await tool.run(ToolUse(a_step(), {}, "m1.t1", rules))
 
 

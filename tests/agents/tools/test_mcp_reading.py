@@ -66,12 +66,12 @@ def test_settings_describe_servers() -> None:
             "sets headers, which a server with a command does not have",
         ),
         ("files", {"url": "http://a/b", "env": ["A"]}, "sets env, which a server with a url does not have"),
-        ("files", {"command": "x", "env": ["A=b"]}, "names no variable"),
+        ("files", {"command": "x", "env": ["A=b"]}, "is not a variable name"),
         ("files", {"command": "x", "tools": "read"}, "write a list of names and patterns"),
         ("files", {"command": "x", "time_limit_s": 0}, "time_limit_s of [mcp.files]"),
         ("files", {"command": "x", "trust_hints": "yes"}, "write true or false"),
         ("files", {"url": "ftp://a"}, "is not an http address"),
-        ("files", {"url": "https://user:pass@a/b"}, "contains a user or a password"),
+        ("files", {"url": "https://user:pass@a/b"}, "contains a user name or a password"),
         ("files", {"url": "https://a/b", "headers": {"Authorization": "Bearer x"}}, "looks like a secret"),
         ("files", {"url": "https://a/b", "headers": {"Mcp-Session-Id": "x"}}, "which Onward sets itself"),
         ("a__b", {"command": "x"}, "has an invalid name"),
@@ -200,7 +200,7 @@ def test_what_a_server_says_of_itself_counts_only_if_settings_trust_it(
         ),
         (
             {"resultType": "input_required", "inputRequests": {}},
-            ToolAnswer("the tool asks for input of a person, which it cannot be given here", is_error=True),
+            ToolAnswer("the tool asks for input of a person, which is not possible here", is_error=True),
         ),
     ],
 )

@@ -69,9 +69,9 @@ async def test_a_server_that_forgets_every_session_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        ("status", "the MCP server 'files' refused the request (503); check its url and its state"),
-        ("locked", "refused the request (401); check its headers"),
-        ("moved", "refused the request (307); check its url and its state"),
+        ("status", "the MCP server 'files' rejected the request (503); check its url and its state"),
+        ("locked", "rejected the request (401); check its headers"),
+        ("moved", "rejected the request (307); check its url and its state"),
         ("page", "answered with text/html, which is not a message; check its url"),
     ],
 )
@@ -90,7 +90,7 @@ async def test_a_server_that_is_not_there_says_why() -> None:
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("cut", "ended its answer without a result"), ("huge", "sent a message of more than 8 MiB")],
+    [("cut", "ended its response without a result"), ("huge", "sent a message of more than 8 MiB")],
 )
 async def test_a_use_that_a_server_may_have_done_is_in_doubt(name: str, told: str) -> None:
     async with site() as (_, client):
@@ -134,7 +134,7 @@ async def test_headers_are_keys_by_reference() -> None:
 
 async def test_a_key_that_is_missing_is_named_and_nothing_is_sent() -> None:
     async with site(headers={"Authorization": "env:NO_SUCH"}) as (served, client):
-        with pytest.raises(ServerFailed, match="cannot be asked: the variable NO_SUCH"):
+        with pytest.raises(ServerFailed, match="cannot be used: the variable NO_SUCH"):
             await client.named()
         assert served.asked == []
 

@@ -38,7 +38,7 @@ PROBLEMS: list[tuple[dict[str, Any], Any, str]] = [
         "`n` must be a string or null, not 5",
     ),
     (of(n={"anyOf": [of(a={}), {"type": "null"}]}), {"n": {}}, "`n.a` is missing"),
-    (of(n={"oneOf": [{"type": "number"}, {"type": "integer"}]}), {"n": 5}, "`n` fits more than one"),
+    (of(n={"oneOf": [{"type": "number"}, {"type": "integer"}]}), {"n": 5}, "`n` matches more than one"),
     (of(rows={"items": of(x={})}), {"rows": [{"x": 1}, {}]}, "`rows[1].x` is missing"),
     (
         {**of(path={}), "additionalProperties": False},

@@ -179,7 +179,7 @@ async def test_a_body_without_an_end_is_cut(tmp_path: Path) -> None:
 
     async with serving(tmp_path, answer, body_bytes_max=1_000) as client:
         cut = await client.ask()
-    assert cut.text.endswith("x\n[the body goes on; only its first 1,000 bytes were read]")
+    assert cut.text.endswith("x\n[the body continues; only its first 1,000 bytes were read]")
     assert len(cut.text) < 1_300
 
 
@@ -204,7 +204,7 @@ async def test_a_server_that_breaks_off_is_told_and_what_was_sent_to_it_is_in_do
 ) -> None:
     async with serving(tmp_path, lambda head, port: raw) as client:
         assert (await client.ask()).is_error
-        with pytest.raises(CutOff, match="nobody knows whether call"):
+        with pytest.raises(CutOff, match="it is unknown whether call"):
             await client.post()
 
 

@@ -305,7 +305,7 @@ export interface ChatPage {
   waiting: MessageWaiting[]
 }
 
-/** A run of a chat: what its message asked for, and which of its planned agents have yet to finish. */
+/** A run of a chat: what its message requested, and which of its planned agents are not finished. */
 export interface ChatRunShown {
   agents_left: string[]
   awaits: RunNamed[]
@@ -420,7 +420,7 @@ export interface CommandEnded {
   truncated: boolean
 }
 
-/** A finding with its rule and its place; lines and columns count from 1. `fix` says what to do. */
+/** A finding with its rule and its place; lines and columns count from 1. `fix` is the advice. */
 export interface DiagnosticShown {
   column: number
   file: string
@@ -619,7 +619,7 @@ export interface GateOpenedEvent {
   patches?: string[]
 }
 
-/** A question: what it asks, is about and offers, until when, and what was decided. */
+/** A gate: its question, subject, choices and deadline, and the decision. */
 export interface GateShown {
   about: string
   answer: string
@@ -698,7 +698,7 @@ export interface InputDeclared {
   type: string
 }
 
-/** What a plain resume keeps, and how many answers of models it asks for again. */
+/** What a plain resume keeps, and how many model requests it repeats. */
 export interface KeptShown {
   again: number
   answers: number
@@ -856,7 +856,7 @@ export interface MessagePiece {
   text: string
 }
 
-/** What became of a message. It is stored, whatever `outcome` is. */
+/** The outcome of a message. It is stored in every case. */
 export interface MessageSent {
   behind: string | null
   chat: string
@@ -868,7 +868,7 @@ export interface MessageSent {
   run: ChatRunShown | null
 }
 
-/** A message with what it says so far. `text` is its text alone, `parts` is everything. */
+/** A message as far as it is written. `text` is its text alone, `parts` is everything. */
 export interface MessageShown {
   begun_at: string
   call: string
@@ -912,7 +912,7 @@ export interface NodeBox {
   y: number
 }
 
-/** A page of notifications, newest first; `cursor` is where the next begins. */
+/** A page of notifications, newest first; `cursor` is where the next one starts. */
 export interface NotificationList {
   cursor: string | null
   notifications: NotificationShown[]
@@ -1004,7 +1004,7 @@ export interface PauseRequestedEvent {
   by: string
 }
 
-/** What the process that holds a run was asked to do and has not done yet. */
+/** Requests to the process that holds a run that are still pending. */
 export interface PendingShown {
   cancel_by: string | null
   cancel_detail: string
@@ -1131,7 +1131,7 @@ export interface ReasonCounted {
   status: string
 }
 
-/** The receipts on disk that a run's log stands for; `found` are those that disagree with it. */
+/** The receipts on disk that match a run's log; `found` are those that contradict it. */
 export interface ReceiptList {
   display_id: string
   found: FindingShown[]
@@ -1294,14 +1294,14 @@ export interface RunInterruptedEvent {
   wake_at_us?: number | null
 }
 
-/** Runs, newest first; `older` is how many more the limit left out, if that was asked. */
+/** Runs, newest first; `older` is how many more the limit left out, if requested. */
 export interface RunList {
   cursor: string | null
   older: number
   runs: RunListed[]
 }
 
-/** A run as lists show it. A running run whose owner died is interrupted, whoever finds out first. */
+/** A run as lists show it. A running run whose owner died is interrupted by whichever process notices. */
 export interface RunListed {
   chat: string
   claims: number
@@ -1541,7 +1541,7 @@ export interface RunWaitingEvent {
   wake_at_us?: number | null
 }
 
-/** A run that was resumed, or a fork that was made, and what whoever asked for it should know. */
+/** A run that was resumed, or a fork that was created, and notices about it. */
 export interface RunWithNotice {
   awaits: RunNamed[]
   banner: BannerShown | null
@@ -1653,7 +1653,7 @@ export interface ScopeShown {
   warned: string[]
 }
 
-/** How the database stands at one moment. */
+/** The state of the database at one moment. */
 export interface Stats {
   at: string
   database_bytes: number
@@ -1851,7 +1851,7 @@ export interface Submitted {
   warnings: string[]
 }
 
-/** New runs in the order in which they were asked for, and the warnings about their pipelines. */
+/** New runs in the order of the requests, and the warnings about their pipelines. */
 export interface SubmittedRuns {
   runs: RunListed[]
   warnings: string[]

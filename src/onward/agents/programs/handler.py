@@ -87,9 +87,9 @@ class ProgramHandler(msgspec.Struct, frozen=True):
                 return read_turn(answer, step.node.id)
             except UnreadableAnswer as unreadable:
                 if follow_up or number == TURNS_MAX:
-                    return Result.fail(f"the answer cannot be used: {unreadable}")
+                    return Result.fail(f"the response cannot be used: {unreadable}")
                 follow_up = f"{FOLLOW_UP}{unreadable}. Answer again."
-        return Result.fail("none of its turns has an answer", retryable=False)
+        return Result.fail("none of its turns has a response", retryable=False)
 
     async def _thread(self, step: StepContext, opening: ProgramPrompt, head: str) -> Thread:
         """The step's stored conversation; for a new step, that of its thread, and what it asks."""
@@ -126,8 +126,8 @@ class ProgramHandler(msgspec.Struct, frozen=True):
             except ProgramFailed as failed:
                 if failed.is_session_lost and session is not None:
                     step.log(
-                        f"the session {session.id} of {wanted.program.name} is lost; a new one begins "
-                        f"with a summary of the run: {failed}"
+                        f"the session {session.id} of {wanted.program.name} is lost; a new one starts with a "
+                        f"summary of the run: {failed}"
                     )
                     thread, session = await opening.anew(thread), None
                     continue
@@ -216,7 +216,7 @@ def _given_up(failed: llm.ModelFailed) -> Result:
 
 def _changed(step: StepContext) -> Result:
     why = f"the request of {step.node.id} has changed since it was first sent; "
-    failed = Result.fail(f"{why}retry the step to ask again, or resume with --original.", retryable=False)
+    failed = Result.fail(f"{why}retry the step to send it again, or resume with --original.", retryable=False)
     return replace(failed, stop=PIPELINE_ERROR, keeps_calls=True)
 
 
@@ -283,19 +283,19 @@ def wanted_by(node: Node, programs: Mapping[str, Program], path: str | None = No
     if name.startswith(COMMAND_PREFIX):
         command = name.removeprefix(COMMAND_PREFIX).split()
         raise InvalidInput(
-            f"node {node.id!r} contains the command of its program, and a pipeline can only name programs. "
+            f"node {node.id!r} contains the command of its program, but a pipeline can only name programs. "
             f"Write command = {command} under [programs.NAME] in onward.toml, and agent_program=NAME here."
         )
     program = programs.get(name)
     if program is None:
         raise InvalidInput(
-            f"node {node.id!r} wants the program {name!r}, which is not known; write one of "
+            f"node {node.id!r} uses the unknown program {name!r}; write one of "
             f"{', '.join(sorted(programs))}, or describe it under [programs.{name}] in onward.toml."
         )
     if "allowed_tools" in node.written:  # those of the graph are for its models
         raise InvalidInput(
-            f"node {node.id!r} has allowed_tools, but the program {name} has tools of its own; "
-            f"limit them in arguments of [programs.{name}] in onward.toml, and leave allowed_tools out."
+            f"node {node.id!r} has allowed_tools, but the program {name} brings its own tools; limit them in "
+            f"arguments of [programs.{name}] in onward.toml, and leave allowed_tools out."
         )
     if path is not None and not is_found(program, path):
         raise InvalidInput(f"node {node.id!r} needs it: {missing(program, 'was not found')}")

@@ -106,7 +106,7 @@ def read_programs(table: Mapping[str, Any], path: Callable[[str], str]) -> dict[
 def _program(name: str, value: object, path: Callable[[str], str]) -> Program:
     where = f"[programs.{name}] in {FILE}"
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"{where} has no usable name; use letters, digits, `-`, `_` and `.`.")
+        raise InvalidInput(f"{where} has an invalid name; use letters, digits, `-`, `_` and `.`.")
     if not isinstance(value, dict):
         raise InvalidInput(f"programs.{name} in {FILE} is {shown(value)}; write a table [programs.{name}].")
     if unknown := sorted(value.keys() - SETTINGS):
@@ -136,7 +136,7 @@ def _program(name: str, value: object, path: Callable[[str], str]) -> Program:
 def _texts(value: object, where: str) -> tuple[str, ...]:
     is_list = isinstance(value, list) and all(isinstance(one, str) and "\0" not in one for one in value)
     if not is_list:
-        raise InvalidInput(f'{where} is {shown(value)}; write a list of texts, as in ["--flag", "value"].')
+        raise InvalidInput(f'{where} is {shown(value)}; write a list of strings, as in ["--flag", "value"].')
     assert isinstance(value, list)
     return tuple(value)
 
@@ -145,7 +145,7 @@ def _variables(names: Sequence[str], where: str) -> tuple[str, ...]:
     for name in names:
         if not _VARIABLE.fullmatch(name):
             raise InvalidInput(
-                f"env of {where} has {name!r}, which names no variable; write a name, or AWS_*."
+                f"env of {where} has {name!r}, which is not a variable name; write a name, or AWS_*."
             )
     return tuple(names)
 
@@ -407,5 +407,5 @@ def _program_shown(program: Program, is_own: bool, path: str) -> ProgramShown:
         "command": command,
         "is_own": is_own,
         "found": found and os.path.abspath(found),
-        "problem": None if found else f"{command!r} is not there, or cannot be executed{install}",
+        "problem": None if found else f"{command!r} was not found, or is not executable{install}",
     }

@@ -42,7 +42,7 @@ STDERR_CHARACTERS = 2_000
 TURN_TOKENS_MAX = 10_000_000_000
 """More than any turn uses; a turn may be thousands of requests, each with the whole conversation."""
 UNUSABLE_CHARACTERS = 500
-UNREADABLE = "the program's count of tokens cannot be true"
+UNREADABLE = "the program reported an impossible number of tokens"
 
 
 class RunsPrograms(Protocol):
@@ -195,7 +195,7 @@ def _trouble(finished: CommandExit, *, is_empty: bool) -> pieces.TurnFailed:
     """Why a program ended without an answer, as far as it can be seen from outside."""
     said = finished.stderr.strip()[-STDERR_CHARACTERS:]
     if is_empty:
-        return pieces.TurnFailed("it gave no answer", FailureKind.EMPTY.value)
+        return pieces.TurnFailed("it gave no response", FailureKind.EMPTY.value)
     if finished.signal is not None:
         return pieces.TurnFailed(f"it was ended by signal {finished.signal}", FailureKind.CUT.value)
     how = f"it ended without a result, with exit code {finished.exit_code}"
@@ -242,8 +242,8 @@ class TurnOutput:
                 self._take(note)
             if self._strange or self._lines.dropped:
                 self._step.log(
-                    f"the program printed {self._strange:,} lines that are no events and "
-                    f"{self._lines.dropped:,} that are too long; they were left out"
+                    f"the program printed {self._strange:,} lines that are not events and "
+                    f"{self._lines.dropped:,} that are too long; all of them were ignored"
                 )
 
     @property

@@ -114,7 +114,7 @@ def _schema(returns: Any) -> dict[str, Any]:
         name = getattr(returns, "__name__", str(returns))
         why = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
         raise InvalidInput(
-            f"a model cannot be told what returns={name} is ({why}); use a dataclass, a msgspec.Struct, a "
+            f"no schema can be made for returns={name} ({why}); use a dataclass, a msgspec.Struct, a "
             "pydantic model, a TypedDict, or lists and dicts of them."
         ) from None
 
@@ -136,4 +136,4 @@ def _hook(kind: type) -> dict[str, Any]:
         return found
     if issubclass(kind, PurePath):
         return {"type": "string"}
-    raise TypeError(f"{kind.__name__} is not a type of data")
+    raise TypeError(f"{kind.__name__} is not a data type")

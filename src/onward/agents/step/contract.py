@@ -148,8 +148,8 @@ def check_partial(models: AllModels, node: Node, model: str) -> None:
     if continues(node) and not models.takes_prefix(model):
         provider = model.partition(":")[0]
         raise InvalidInput(
-            f"node {node.id!r} has on_partial=continue, but the provider {provider!r} is not known to "
-            f"continue an answer; set prefill = true in [providers.{provider}] if its server does, "
+            f"node {node.id!r} has on_partial=continue, but the provider {provider!r} may not support "
+            f"continuing a response; set prefill = true in [providers.{provider}] if its server supports it, "
             "or leave on_partial out."
         )
 
@@ -201,9 +201,7 @@ def temperature_of(node: Node) -> float | None:
     except ValueError:
         temperature = math.nan
     if not 0 <= temperature < math.inf:
-        raise InvalidInput(
-            f"temperature of node {node.id!r} is {written!r}; write a number that is not negative."
-        )
+        raise InvalidInput(f"temperature of node {node.id!r} is {written!r}; write 0 or more.")
     return temperature
 
 

@@ -234,7 +234,7 @@ async def read_thread(find: Find, head: str, redactor: Redactor) -> Thread:
         content = await find(at)
         if content is None:
             raise InvalidInput(
-                f"message {at} of a stored conversation is missing; retry the step to ask again."
+                f"message {at} of a stored conversation is missing; retry the step to start it again."
             )
         node = _decoder.decode(content)
         messages.append(node.message)

@@ -142,7 +142,7 @@ class AgentHandler:
             setting = summary_setup(self._models.full_name(self._summary_model), step)
             return (await self._ask(step, setting, SummaryTalk(step), SUMMARY_CALL_NUMBER, None)).text
         except llm.ModelFailed as failed:
-            step.log(f"no model summarised the run, so rules did: {failed}")
+            step.log(f"no model could summarise the run, so rules were used: {failed}")
             return await step.preamble()
 
     async def _ask(
@@ -182,7 +182,8 @@ class AgentHandler:
                     thread = _shorter(step, thread, failed)
                 elif prefix and failed.failure.kind in NOT_CONTINUED:
                     step.log(
-                        f"the answer that broke off could not be continued, and is requested again: {failed}"
+                        "the response that was cut off could not be continued, and is requested again: "
+                        f"{failed}"
                     )
                     continues = False
                 else:
@@ -243,7 +244,7 @@ class AgentHandler:
 
 
 async def _never(*arguments: object) -> None:
-    raise AssertionError("the call was answered before")
+    raise AssertionError("the call already had a result")
 
 
 def _shorter(step: StepContext, thread: Thread, failed: llm.ModelFailed) -> Thread:
@@ -251,7 +252,7 @@ def _shorter(step: StepContext, thread: Thread, failed: llm.ModelFailed) -> Thre
     shorter = shortened_thread(thread)
     if shorter is None:
         raise failed
-    step.log("the conversation was too long for its model: old results of tools were left out")
+    step.log("the conversation was too long for its model: old tool results were left out")
     return shorter
 
 
@@ -263,7 +264,7 @@ def _given_up(failed: llm.ModelFailed) -> Result:
 
 def _changed(step: StepContext) -> Result:
     why = f"the request of {step.node.id} has changed since it was first sent; "
-    failed = Result.fail(f"{why}retry the step to ask again, or resume with --original.", retryable=False)
+    failed = Result.fail(f"{why}retry the step to send it again, or resume with --original.", retryable=False)
     return replace(failed, stop=PIPELINE_ERROR, keeps_calls=True)
 
 

@@ -28,7 +28,7 @@ LOOPING = (
     "You have made this call before, with the same arguments and the same result, several times. It was not "
     "made again. Do something else, or answer with what you know."
 )
-CUT_OFF = "it reached its ceiling of tokens before it was whole, so it has to be shorter"
+CUT_OFF = "it reached the token limit before it was complete, so it has to be shorter"
 UNUSED = "You have not used {names} yet. Do so now, or say why nothing is to be done."
 CALLS_MAX = 100
 """How many uses of tools one answer may ask for."""
@@ -94,7 +94,7 @@ class Rounds:
             return Result.fail(f"the model refused: {answered.text[:500]}", retryable=False)
         if answered.tool_calls:
             self._texts = []  # what it says before it uses tools is no part of the result
-            return self._exhausted("it still uses tools") or self._use(answered.tool_calls)
+            return self._exhausted("it is still using tools") or self._use(answered.tool_calls)
         is_cut = answered.finish_reason is FinishReason.LENGTH
         # A server that holds the answer to a schema begins the JSON anew, so it has no rest to ask for.
         if is_cut and self._setting.schema is None and not self._is_last:
@@ -164,7 +164,7 @@ class Rounds:
         except UnreadableAnswer as unreadable:
             why = CUT_OFF if is_cut and schema is not None else str(unreadable)
             if self._repairs >= self._repairs_max or self._is_last:
-                return Result.fail(f"the answer cannot be used: {why}")
+                return Result.fail(f"the response cannot be used: {why}")
             self._repairs, self._texts = self._repairs + 1, []
             what = "The end of your answer" if schema is None else "Your answer"
             return Ask(f"{what} cannot be used: {why}. Answer again.")

@@ -136,12 +136,12 @@ class ToolUses:
             content = await self._step.recorder.content(hash)
             id = f"{self._step.step}/{key}"
             if content is None:
-                self._step.log(f"the whole answer of {key} is missing")
+                self._step.log(f"the complete answer of {key} is missing")
                 continue
             try:
                 self._step.artifacts.store(id, f"{key}.txt", content.decode("utf-8", "replace"))
             except errors.InvalidInput as full:
-                self._step.log(f"the whole answer of {key} is no artifact: {full}")
+                self._step.log(f"the complete answer of {key} is not an artifact: {full}")
 
 
 def refuse(calls: Sequence[ToolCall], why: str) -> tuple[ToolResult, ...]:
@@ -239,10 +239,10 @@ def _error(call: ToolCall, text: str) -> ToolResult:
 
 def _recorded(answer: object, step: StepContext, most: int) -> CallAnswer:
     """What is stored of an answer: what the model sees, and the whole if that is more."""
-    # What cannot be stored, such as half of a character, is no reason to use the tool again.
+    # What cannot be stored, such as a lone surrogate, is no reason to use the tool again.
     if not isinstance(answer, ToolAnswer) or not isinstance(answer.text, str):
-        answer = ToolAnswer("The tool did its work, but what it answered is not a text.")
-    text = step.redactor.redact(plain_text(answer.text, "what a tool answered"))
+        answer = ToolAnswer("The tool succeeded, but its result is not text.")
+    text = step.redactor.redact(plain_text(answer.text, "the result of a tool"))
     value: dict[str, Any] = {"text": text}
     if answer.is_error:
         value["is_error"] = True
@@ -277,7 +277,7 @@ def read_arguments(written: str, redactor: Redactor) -> dict[str, Any]:
     """
     if len(written) > ARGUMENT_LENGTH_MAX:
         raise BadArguments(
-            f"The arguments have {len(written):,} characters; at most {ARGUMENT_LENGTH_MAX:,} are possible. "
+            f"The arguments have {len(written):,} characters; at most {ARGUMENT_LENGTH_MAX:,} are allowed. "
             "Do it in smaller parts."
         )
     try:

@@ -192,9 +192,9 @@ def answer_of(returned: object) -> port.ToolAnswer:
     if type(returned) is str:
         return port.ToolAnswer(returned)
     try:
-        return port.ToolAnswer(msgspec.json.encode(as_stored(returned, "what it returned")).decode())
+        return port.ToolAnswer(msgspec.json.encode(as_stored(returned, "its result")).decode())
     except UnstorableValue as error:
-        return port.ToolAnswer(f"The tool did its work, so do not use it again for this, but {error}")
+        return port.ToolAnswer(f"The tool succeeded, so do not use it again for this, but {error}")
 
 
 def answer_of_error(error: BaseException) -> port.ToolAnswer:
@@ -253,7 +253,7 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
     ours: dict[str, type] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in _NAMED:
-            raise InvalidInput(f"{where}: the parameter {parameter} has no name of its own; name each one.")
+            raise InvalidInput(f"{where}: the parameter {parameter} has no name; name every parameter.")
         if name not in hints:
             raise InvalidInput(
                 f"{where}: the parameter {name!r} has no type; write one, such as {name}: str, "
@@ -279,8 +279,8 @@ def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
         return get_type_hints(named, include_extras=True)
     except (NameError, AttributeError, TypeError, SyntaxError) as error:
         raise InvalidInput(
-            f"{where}: the types of its parameters{_culprit(function)} cannot be read ({error}); "
-            "use types that are known at the top level of its module."
+            f"{where}: the types of its parameters{_culprit(function)} cannot be read ({error}); use types "
+            "that are defined at the top level of its module."
         ) from None
 
 
@@ -313,7 +313,7 @@ def _check_type(name: str, kind: Any, where: str) -> None:
     except (TypeError, ValueError) as error:
         why = str(error).strip().splitlines()[-1]
         raise InvalidInput(
-            f"{where}: a model cannot be told what the parameter {name!r} takes ({why}); use texts, numbers, "
+            f"{where}: no schema can be made for the parameter {name!r} ({why}); use strings, numbers, "
             "lists, dicts, Literal, enums, dataclasses, TypedDict or msgspec.Struct."
         ) from None
 
@@ -322,7 +322,7 @@ def _struct(fields: list[Any], where: str) -> type[msgspec.Struct]:
     try:
         return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{where}: its parameters cannot be described ({error}).") from None
+        raise InvalidInput(f"{where}: no schema can be made for its parameters ({error}).") from None
 
 
 def _schema(arguments: type[msgspec.Struct], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -472,6 +472,6 @@ def _used(request: IsolatedUse) -> port.ToolAnswer:
     if inspect.iscoroutine(returned):
         returned.close()
         return port.ToolAnswer(
-            "the tool returned something to wait for, which an isolated one cannot", is_error=True
+            "the tool returned an awaitable, which an isolated tool cannot do", is_error=True
         )
     return answer_of(returned)

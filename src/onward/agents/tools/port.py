@@ -61,7 +61,7 @@ class CutOff(CallTimedOut):
 
     def __init__(self, key: str, limit_s: float, why: str) -> None:
         super().__init__(key, limit_s)
-        self.args = (f"nobody knows whether call {key!r} was done: {why.rstrip('.')}.",)
+        self.args = (f"it is unknown whether call {key!r} was done: {why.rstrip('.')}.",)
 
 
 class AgentTool(Protocol):

@@ -265,7 +265,7 @@ def _alternatives(error: ValidationError, schema: Mapping[str, Any]) -> str:
         return _must(error, f"be {_of_types(name for branch in here for name in branch[0].kind.value)}")
     near = [branch for branch in branches if not _is_type(branch[0], error)]
     if not near:
-        return f"{_named(error.instance_path)} fits more than one of its alternatives"
+        return f"{_named(error.instance_path)} matches more than one of its alternatives"
     best = min(near, key=len)
     return "; ".join(sentence(one, {}) for one in best[:3])
 
@@ -281,7 +281,8 @@ def _limit(what: str) -> _Sentence:
 def _pattern(error: ValidationError, schema: Mapping[str, Any]) -> str:
     pattern = getattr(error.kind, "pattern", None)
     if pattern is None:  # it was given up
-        return f"{_named(error.instance_path)} cannot be held against its pattern: that would take too long"
+        where = _named(error.instance_path)
+        return f"{where} cannot be checked against its pattern, because that would take too long"
     return _must(error, f"match the pattern {pattern}")
 
 

@@ -128,7 +128,7 @@ async def _read(response: aiohttp.ClientResponse, bytes_max: int) -> Response:
     headers = {name.lower(): value for name, value in response.headers.items()}
     body, is_cut = bytearray(), False
     if headers.get("content-encoding", "identity").lower() not in ("identity", ""):
-        raise RequestFailed("the response is compressed, which was not asked for.", is_sent=True)
+        raise RequestFailed("the response is compressed, which was not requested.", is_sent=True)
     while not is_cut and (piece := await response.content.read(PIECE_BYTES)):
         body += piece
         is_cut = len(body) > bytes_max
@@ -141,7 +141,7 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted"
     if isinstance(error, aiohttp.ClientSSLError):
-        return "no secure connection can be made"
+        return "no secure connection can be established"
     if isinstance(error, aiohttp.ClientConnectorError):
         return (error.os_error.strerror or "no connection").lower()
     return f"no connection within {CONNECT_S:g} s"
@@ -305,7 +305,7 @@ def _shown(target: Target, response: Response) -> str:
     head += [f"{name}: {response.headers[name][:1000]}" for name in SHOWN if name in response.headers]
     lines = ["\n".join(head), "", _body(response)]
     if response.is_cut:
-        lines.append(f"[the body goes on; only its first {len(response.body):,} bytes were read]")
+        lines.append(f"[the body continues; only its first {len(response.body):,} bytes were read]")
     return "\n".join(lines).rstrip("\n")
 
 
@@ -331,9 +331,7 @@ def _headers(given: Mapping[str, Any]) -> dict[str, str]:
     return dict(given)
 
 
-_URL = text_schema(
-    "The address, with https:// or http://. Only hosts that a person has allowed can be asked."
-)
+_URL = text_schema("The URL, with https:// or http://. Only hosts that a person has allowed can be used.")
 _HEADERS = {"type": "object", "additionalProperties": {"type": "string"}, "description": "More headers."}
 
 

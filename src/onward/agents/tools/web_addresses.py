@@ -59,7 +59,7 @@ def target_of(url: str) -> Target:
     if len(url) > URL_CHARACTERS_MAX:
         raise UrlRefused(f"the address is longer than {URL_CHARACTERS_MAX:,} characters.")
     if not _CLEAN.fullmatch(url):
-        raise UrlRefused("the address has characters that none has; encode them, as in %20.")
+        raise UrlRefused("the address has invalid characters; encode them, as in %20.")
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -68,7 +68,7 @@ def target_of(url: str) -> Target:
     if parts.scheme not in PORTS or not parts.hostname:
         raise UrlRefused("the address must begin with https:// or http:// and a host.")
     if "@" in parts.netloc:
-        raise UrlRefused("the address has a user before its host; write it without.")
+        raise UrlRefused("the address has a user name before its host; leave it out.")
     if port == 0:
         raise UrlRefused("the address has the port 0.")
     path = parts.path or "/"
@@ -116,9 +116,9 @@ def _check_path(path: str) -> None:
     for _ in range(_DECODED_MAX):
         path = unquote(path)
     if "%" in path and unquote(path) != path:
-        raise UrlRefused("the path of the address is encoded too often.")
+        raise UrlRefused("the path of the address is encoded too many times.")
     if any(name.partition(";")[0] in (".", "..") for name in re.split(r"[/\\]", path)):
-        raise UrlRefused("the path of the address has . or .. in it; write where it leads to.")
+        raise UrlRefused("the path of the address has . or .. in it; write the resolved path.")
 
 
 class Allowed(msgspec.Struct, frozen=True):

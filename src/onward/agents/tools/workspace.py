@@ -57,7 +57,7 @@ def parts_of(path: str, root: str) -> Path:
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
-        raise PathRefused("the path is not valid text; write it anew.") from None
+        raise PathRefused("the path is not valid text; correct it.") from None
     if size > PATH_BYTES_MAX:
         raise PathRefused(f"the path is longer than {PATH_BYTES_MAX:,} bytes; write a shorter one.")
     if any(unicodedata.category(sign) == "Cc" for sign in path):
@@ -98,9 +98,9 @@ def check_parts(parts: Path, *, writes: bool) -> None:
     for name in parts:
         plain = _plain(name)
         if plain == OWN:
-            raise PathRefused(f"{shown(parts)} belongs to Onward, which no tool reads or writes.")
+            raise PathRefused(f"{shown(parts)} belongs to Onward; tools cannot read or write it.")
         if writes and plain in NOT_WRITTEN:
-            raise PathRefused(f"{shown(parts)} is not written by tools: {name} decides what is executed.")
+            raise PathRefused(f"{shown(parts)} cannot be written by tools: {name} decides what is executed.")
 
 
 def _plain(name: str) -> str:
@@ -258,11 +258,11 @@ def _said(parts: Path) -> Iterator[None]:
         raise _not_plain(parts) from None
     except InTheWay:
         raise PathRefused(
-            f"{shown(parts)} leads through something that is not a directory; links are not followed."
+            f"{shown(parts)} has a parent that is not a directory; links are not followed."
         ) from None
     except FileNotFoundError:
         if not parts:
-            raise PathRefused("the workspace does not exist any more.") from None
+            raise PathRefused("the workspace no longer exists.") from None
         raise PathRefused(f"there is no {shown(parts)} in the workspace; list shows what there is.") from None
     except OSError as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
@@ -275,7 +275,7 @@ def _not_plain(parts: Path) -> PathRefused:
 
 
 def _ours(parts: Path) -> PathRefused:
-    return PathRefused(f"{shown(parts)} belongs to Onward, which no tool reads or writes.")
+    return PathRefused(f"{shown(parts)} belongs to Onward; tools cannot read or write it.")
 
 
 def _identity(state: os.stat_result) -> Identity:
@@ -457,8 +457,8 @@ def _shown(content: bytes, *, is_end: bool, offset: int, limit: int, room: int, 
         taken.pop()
     if not taken:
         beginning = lines[0][: max(room + len(lines[0]), 0)]
-        return f"{beginning}\n[line {offset} goes on; it is too long to be shown whole]"
+        return f"{beginning}\n[line {offset} continues; it is too long to be shown in full]"
     text, last = "\n".join(taken), offset + len(taken) - 1
     if is_end and len(taken) == len(lines):
         return text if offset == 1 else f"{text}\n[lines {offset} to {last}; the file ends here]"
-    return f"{text}\n[lines {offset} to {last}; the file goes on: read it with offset={last + 1}]"
+    return f"{text}\n[lines {offset} to {last}; the file continues: read it with offset={last + 1}]"

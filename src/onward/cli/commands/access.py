@@ -55,7 +55,7 @@ async def tokens(
     if action == "link":
         return await _link(common, out)
     if action != "list" and name is None:
-        raise InvalidInput("name the token, as in `onward tokens add ci --role operator`.")
+        raise InvalidInput("write the name of the token, as in `onward tokens add ci --role operator`.")
     async with access_of(common, makes=action == "add") as access:
         if action == "add":
             return await _add(access, name or "", role, expires, out)
@@ -69,8 +69,8 @@ async def tokens(
         out.say(line)
     if not found["tokens"]:
         out.say(
-            "no tokens; `onward serve` creates the first one, `onward tokens add NAME --role operator` adds "
-            "more"
+            "no tokens; `onward serve` creates the first token, `onward tokens add NAME --role operator` "
+            "adds more"
         )
     return FINE
 
@@ -87,7 +87,7 @@ async def _add(
         out.value(made)
     else:
         out.say(made["token"])
-        out.note(f"token {made['name']} ({', '.join(made['roles'])}); it is not shown again")
+        out.note(f"token {made['name']} ({', '.join(made['roles'])}); it will not be shown again")
     return FINE
 
 

@@ -247,7 +247,7 @@ async def _what_is_missing(desk: Foreground, sent: chat_shapes.MessageSent) -> s
         return f"run {name} waits for an answer: {command('answer', name)}"
     if run["status"] in STOPPED:
         resume, dismiss = command("resume", name), command("dismiss", name)
-        return f"run {name} is {run['status']}; continue it with {resume}, or leave it with {dismiss}"
+        return f"run {name} is {run['status']}; continue it with {resume}, or dismiss it with {dismiss}"
     return ""
 
 
@@ -353,7 +353,7 @@ def sent_lines(sent: chat_shapes.MessageSent, common: Common | None) -> Iterator
         case "resumed" if run is not None:
             yield f"run {name} of chat {chat} is resumed ({reading_words(run)})"
         case "steered":
-            yield f"run {name} of chat {chat} has the message; its next agent step takes it"
+            yield f"run {name} of chat {chat} has the message; its next agent step receives it"
         case "answered":
             yield f"run {name} of chat {chat} has the answer and continues"
         case "gate" if run is not None:
@@ -364,7 +364,7 @@ def sent_lines(sent: chat_shapes.MessageSent, common: Common | None) -> Iterator
         case _:
             yield sent["notice"]
     if sent["is_repeat"]:
-        yield "this message was sent before; it is not sent again"
+        yield "this message was already sent; it is not sent again"
     if common is not None and sent["outcome"] in ("started", "resumed", "answered"):
         yield f"follow it with: {common.command('messages', name, '--follow')}"
 

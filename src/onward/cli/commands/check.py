@@ -187,7 +187,7 @@ def _model_lines(found: ModelList, *, shows_all: bool) -> Iterator[str]:
     shown = [one for one in found["models"] if shows_all or split_name(one["model"])[0] in set_up]
     if shown:
         yield from table(("MODEL", "INPUT", "CACHED", "CACHE WRITE", "OUTPUT", "AS OF"), list(_prices(shown)))
-        yield "in dollars per million model tokens; a model that is not listed has no price"
+        yield "in dollars per million model tokens; a model that is not listed has no known price"
     left = len(found["models"]) - len(shown)
     if left:
         yield f"{count(left, 'price')} of providers that are not set up: onward models --all"
@@ -196,7 +196,7 @@ def _model_lines(found: ModelList, *, shows_all: bool) -> Iterator[str]:
 def _default(found: ModelList) -> str:
     if found["default"] is None:
         return NO_DEFAULT_MODEL
-    problem = f", which cannot be asked: {found['problem']}" if found["problem"] else ""
+    problem = f", which cannot be used: {found['problem']}" if found["problem"] else ""
     return f"default model: {found['default']}{problem}"
 
 
@@ -248,5 +248,5 @@ def _tool_lines(found: ToolList) -> Iterator[str]:
     default = ", ".join(found["default"])
     yield f"nodes without allowed_tools get: {default}" if default else NO_DEFAULT_TOOLS
     if found["unknown"]:
-        yield f"onward.toml names tools that are not known now: {', '.join(found['unknown'])}"
+        yield f"onward.toml names unknown tools: {', '.join(found['unknown'])}"
     yield from found["failed"]

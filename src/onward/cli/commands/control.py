@@ -114,10 +114,10 @@ async def _ask(
     """Ask, wait until the run stands still if `stopped` waits for that, and print its state."""
     run = await ask()
     if run["status"] == RunStatus.RUNNING and stopped is not None:
-        desk.out.say(f"run {called(run['id'])} has been asked; waiting for its holder")
+        desk.out.say(f"run {called(run['id'])} has the request; waiting for the process that holds it")
         run = await stopped(run)
     if run["status"] == RunStatus.RUNNING:
-        desk.out.say(f"run {called(run['id'])} has been asked and is still at work")
+        desk.out.say(f"run {called(run['id'])} has the request and is still running")
         if desk.out.is_json:
             desk.out.value(run)
         return UNFINISHED if stopped is not None else FINE
@@ -156,7 +156,9 @@ async def steer(
     async with _deciding(common, out) as decide:
         told = await decide.steer_run(SteerRun(run=run, text=text))
         waiting = len(told["steering"])
-        out.say(f"run {called(told['id'])} has the instruction; its next agent step takes {_count(waiting)}")
+        out.say(
+            f"run {called(told['id'])} has the instruction; its next agent step receives {_count(waiting)}"
+        )
         if out.is_json:
             steered: Steered = {"id": told["id"], "steering": told["steering"]}
             out.value(steered)

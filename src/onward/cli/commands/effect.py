@@ -62,7 +62,7 @@ async def effect(
     """
     deciding = [name for name, given in (("--forget", forget), ("--done", done is not None)) if given]
     if len(deciding) > 1 or (deciding and (command or retry)):
-        raise InvalidInput(f"{deciding[0]} decides about an earlier execution; give it without a command.")
+        raise InvalidInput(f"{deciding[0]} applies to an earlier execution; give it without a command.")
     if retry and not command:
         raise InvalidInput("--retry runs the command again; give the command after `--`.")
     within = None if everywhere else step_key()
@@ -119,10 +119,10 @@ def _show(out: Output, effect: EffectShown) -> int:
 
 
 _STANDS = {
-    "absent": "effect {key} was not started by this; the next call runs it",
-    "in_doubt": "effect {key} is in doubt as before",
+    "absent": "effect {key} was not started; the next call runs it",
+    "in_doubt": "effect {key} is still in doubt",
     "begun": "effect {key} is being run by another process",
-    "finished": "effect {key} was run by another process meanwhile",
+    "finished": "effect {key} was run by another process in the meantime",
 }
 _WORDS = {
     "begun": "is under way",

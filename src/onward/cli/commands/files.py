@@ -62,7 +62,7 @@ def tell_written(done: FilesWritten, out: Output) -> None:
     for name in done["files"][:FILES_SHOWN]:
         out.say(f"wrote {one_line(name, 1_000)}")
     if done["written"] > FILES_SHOWN:
-        out.say(f"and {count(done['written'] - FILES_SHOWN, 'more file')}; --json names all")
+        out.say(f"and {count(done['written'] - FILES_SHOWN, 'more file')}; --json lists all")
 
 
 async def artifacts(
@@ -195,9 +195,9 @@ def _tell_receipts(done: ReceiptsWritten, out: Output) -> None:
 
 
 NOTHING_PRINTED = (
-    "no output is stored here. The output of commands and agents is kept on the machine where they ran; the "
-    "log has the last lines of attempts that failed. What Python functions print is not kept: handlers write "
-    "`step.log(text)`, and `onward show` prints it."
+    "no output is stored here. The output of commands and agents is stored on the machine where they ran; "
+    "the log has the last lines of attempts that failed. The output of Python functions is not stored: use "
+    "`step.log(text)` in handlers, which `onward show` prints."
 )
 
 

@@ -56,9 +56,7 @@ async def graph(
 ) -> int:
     """Draw a pipeline's graph; for a run, with what happened in it: states, visits, retries, the trace."""
     if file is not None and format == "text":
-        raise InvalidInput(
-            "--out writes SVG; to keep the text, leave --out off and send the output to a file."
-        )
+        raise InvalidInput("--out writes SVG; for text, leave --out off and redirect the output to a file.")
     if _is_path(what):
         if original:
             raise InvalidInput(f"--original applies to runs, and {what} is a file; leave it out.")
@@ -109,7 +107,7 @@ async def _of_run(wanted: str, original: bool, common: Common) -> Drawing:
         async with look_of(common) as look:
             return await look.draw_run(DrawRun(run=wanted, original=original))
     except (RunNotFound, NoDatabase) as error:
-        message = f"{wanted!r} is neither a file here nor a run: {error}"
+        message = f"{wanted!r} is neither a file nor a run: {error}"
         raise Refused("run_not_found", message, details={"wanted": wanted}) from None
 
 

@@ -41,7 +41,7 @@ def init(
     place = Path(directory)
     there = [name for name in CONTENT if (place / name).exists()]
     if there:
-        raise InvalidInput(f"{place / there[0]} is there already; name another directory.")
+        raise InvalidInput(f"{place / there[0]} already exists; name another directory.")
     try:
         place.mkdir(parents=True, exist_ok=True)
         for name, source in CONTENT.items():

@@ -52,8 +52,8 @@ async def limits(
         return await _set(_given(scope, key, value), common, out)
     if key is not None or (action == "show" and scope is not None):
         raise InvalidInput(
-            "`onward limits show` takes no scope, and `reset` takes one; to set a limit: `onward limits set "
-            "SCOPE KEY VALUE`."
+            "`onward limits show` takes no scope, `reset` takes a scope; to set a limit, use `onward limits "
+            "set SCOPE KEY VALUE`."
         )
     if action == "reset":
         if scope is None:
@@ -97,7 +97,7 @@ def _tell(changed: LimitChanged, common: Common, out: Output) -> int:
     for line in _consequences(changed, common):
         out.say(line)
     if changed["lifted"]:
-        out.say(f"{count(len(changed['lifted']), 'running run')} that it held can continue")
+        out.say(f"{count(len(changed['lifted']), 'running run')} that waited for it can continue")
     if out.is_json:
         out.value(changed)
     return FINE
@@ -119,7 +119,7 @@ def _consequences(changed: LimitChanged, common: Common) -> Iterator[str]:
             if shown["is_own"]
         ]
         reset = common.command("limits", "reset", shlex.quote(scope["scope"]))
-        yield f"{scope['scope']} keeps its own limits ({', '.join(own)}); to drop them: {reset}"
+        yield f"{scope['scope']} keeps its own limits ({', '.join(own)}); to remove them: {reset}"
     for what in ("spent_up", "apart"):
         if len(changed[what]) > SHOWN_MAX:
             more = count(len(changed[what]) - SHOWN_MAX, "more scope")
@@ -222,8 +222,8 @@ def _notes(rows: Sequence[UsageShown]) -> Iterator[str]:
     estimated = sum(row["estimated"] for row in rows)
     if estimated:
         yield (
-            f"estimated: {count(estimated, 'call')} whose cost is not known, counted with what was reserved "
-            "(in TOKENS and COST)"
+            f"estimated: {count(estimated, 'call')} with unknown cost, counted with their reservation (in "
+            "TOKENS and COST)"
         )
 
 

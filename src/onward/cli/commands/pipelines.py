@@ -97,7 +97,7 @@ def _check_words(action: str, what: str | None, chosen: str | None, flags: set[s
 def _wanted(word: str, version: str | None, limit: int) -> GetPipeline:
     wanted = read_wanted(word)
     if wanted.version is not None and version is not None:
-        raise InvalidInput(f"{word} names a version already; leave --version out.")
+        raise InvalidInput(f"{word} already names a version; leave --version out.")
     number = wanted.version if version is None else read_version(version)
     return GetPipeline(name=wanted.name, version=number, limit=limit)
 
@@ -131,7 +131,7 @@ async def _list(limit: int, common: Common, out: Output) -> int:
     for line in table(HEADINGS, [_row(one) for one in found["pipelines"]]):
         out.say(line)
     if found["cursor"] is not None:
-        out.note(f"there may be more; list them with --limit {2 * limit}")
+        out.note(f"there may be more; list more with --limit {2 * limit}")
     return FINE
 
 
@@ -145,7 +145,7 @@ async def _add(request: AddPipeline, common: Common, out: Output) -> int:
     for warning in added["warnings"]:
         out.note(warning)
     told = f"{added['name']}@{added['version']}"
-    out.say(f"{told} is {'added' if added['is_new'] else 'there already'}; {_gets(added)}")
+    out.say(f"{told} is {'added' if added['is_new'] else 'already stored'}; {_gets(added)}")
     if out.is_json:
         out.value(added)
     return FINE
@@ -209,7 +209,7 @@ async def _enable(request: EnablePipeline, common: Common, out: Output) -> int:
 async def _remove(request: RemovePipeline, common: Common, out: Output) -> int:
     async with pipelines_of(common) as asked:
         removed = await asked.remove_pipeline(request)
-    out.say(f"{removed['name']} is removed; its runs keep their source")
+    out.say(f"{removed['name']} was removed; its runs keep their source")
     if out.is_json:
         out.value(removed)
     return FINE

@@ -149,7 +149,7 @@ def _tell_calls(found: CallList, common: Common, out: Output) -> None:
             one_line(call["step"]),
             one_line(call["call"]),
             str(call["try"]),
-            f"{call['state']}, process gone" if call["is_gone"] else call["state"],
+            f"{call['state']}, process ended" if call["is_gone"] else call["state"],
             "" if call["duration_s"] is None else f"{call['duration_s']:.2f} s",
             one_line(call["model"] or _what(call)),
             _tokens(call),
@@ -162,10 +162,10 @@ def _tell_calls(found: CallList, common: Common, out: Output) -> None:
         out.say(line)
 
     if any(call["estimated"] for call in found["calls"]):
-        out.say(f"{ESTIMATED} what the call had reserved, because what it cost is not known")
+        out.say(f"{ESTIMATED} the call's reservation, because its cost is not known")
     if any(call["is_gone"] for call in found["calls"]):
         resume = common.command("resume", called(found["run"]))
-        out.say(f"the process that made the open calls is gone; to continue the run: {resume}")
+        out.say(f"the process that made the open calls has ended; to continue the run: {resume}")
 
 
 def _what(call: CallListed) -> str:
@@ -201,7 +201,7 @@ def _call_note(call: CallListed) -> str:
 
 
 NOTHING_SAID = "no messages yet; only model calls have messages."
-GONE = "[interrupted: its process is gone]"
+GONE = "[interrupted: its process ended]"
 
 
 async def messages(

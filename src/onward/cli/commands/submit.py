@@ -138,8 +138,8 @@ async def _submit_there(
         raise InvalidInput("--from-jsonl cannot be sent to a server; run the command where the database is.")
     if asking.pipeline is None:
         raise InvalidInput(
-            f"a server starts registered pipelines by name, and {asking.file} is a file here; "
-            f"on the server's machine: onward pipelines add {asking.file}."
+            f"a server starts registered pipelines by name, but {asking.file} is a local file; on the "
+            f"server's machine: onward pipelines add {asking.file}."
         )
     async with desk_of(common, out) as server:
         assert server is not None
@@ -306,7 +306,7 @@ def script_of(simulate: str | None, *, real_tools: bool = False) -> Script:
     """The simulation that `--simulate [SCRIPT.json]` and `--real-tools` ask for."""
     if simulate is None:
         if real_tools:
-            raise InvalidInput("--real-tools needs --simulate; without it everything is real.")
+            raise InvalidInput("--real-tools needs --simulate; without it nothing is simulated.")
         return Script()
     if not simulate:
         return Script({}, real_tools=real_tools)

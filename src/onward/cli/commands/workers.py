@@ -142,7 +142,7 @@ class Watch:
         return watched_store(store, self.metrics, self._health, self._clock)
 
 
-DRAINING = "draining: taking no new runs; a second signal stops now"
+DRAINING = "draining: taking no new runs; a second signal stops immediately"
 
 
 @asynccontextmanager

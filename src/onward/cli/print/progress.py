@@ -136,7 +136,7 @@ class Narrator:
                 if not self._is_brief:
                     yield _told("started", event.step, _which(run, event))
                 if event.degraded_from:
-                    why = f"its session is gone: {event.fidelity} instead of {event.degraded_from}"
+                    why = f"its session was lost: {event.fidelity} instead of {event.degraded_from}"
                     yield _told("degraded", event.step, why)
             case ev.StepFinished():
                 text = _told("finished", event.step, *self._ending(run, event)).text
@@ -178,7 +178,7 @@ class Narrator:
             case ev.RunCompleted(restarted_as=str(successor)) if successor:
                 yield _told("restarts", f"run {called(run.id)}", f"as run {called(successor)}")
             case ev.StepRouted():
-                yield _told("routed", event.step, f"to {event.next.to}: an edge can be taken now")
+                yield _told("routed", event.step, f"to {event.next.to}: an edge can be followed now")
             case LimitWarned():
                 spent = shown_amount(event.measure, event.spent)
                 limit = shown_amount(event.measure, event.limit)

@@ -268,7 +268,7 @@ def _lineage(view: Mapping[str, Any]) -> Iterator[str]:
         if step.get("child"):
             yield f"  child    {called(step['child'])} of step {one_line(step['step'])}"
     for text in view["steering"]:
-        yield f"  steering {one_line(text)} (no agent step has taken it yet)"
+        yield f"  steering {one_line(text)} (no agent step has received it yet)"
     for fork in view["forks"]:
         yield f"  fork     {called(fork['id'])} from checkpoint {fork['seq']} ({fork['status']})"
 

@@ -61,8 +61,8 @@ async def check_new_id(runs: Runs, run_id: str) -> str:
     for listed in await runs.find(run_id) if is_display_id(run_id) else ():
         if listed.row.id != run_id and listed.row.display_id == run_id:
             raise InvalidInput(
-                f"{run_id!r} cannot be the id of a new run: it is the display id of another one "
-                f"(`onward show {run_id}`); choose another id."
+                f"{run_id!r} cannot be the id of a new run: it is the display id of another run (`onward "
+                f"show {run_id}`); choose another id."
             )
     return run_id
 
@@ -243,7 +243,7 @@ def _check_different(creations: Sequence[Creation]) -> None:
                 if creation.terms.key is None
                 else (f"the key {creation.terms.key!r}")
             )
-            raise RefusedInList(number, InvalidInput(f"{what} is that of an earlier run in the list."))
+            raise RefusedInList(number, InvalidInput(f"{what} belongs to an earlier run in the list."))
 
 
 CHILD = "stack.child_dotfile"
@@ -286,7 +286,7 @@ def _unknown(node: str, cast: Cast) -> InvalidScript:
 def _why_not(kinds: set[str], simulation: Simulation) -> str:
     kind = min(kinds)
     if is_simulated(Simulation(script=simulation.script), kind):
-        return "is executed under --real-tools; leave it out of the script"
+        return "is executed with --real-tools; leave it out of the script"
     return _WHY.get(kind, f"is a {kind} node, which executes nothing")
 
 

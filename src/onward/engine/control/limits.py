@@ -98,7 +98,7 @@ def _scope_of(run: Run, there: Sequence[str], wanted: str) -> str:
         raise InvalidInput(f"run {run.id} has no {kind}, so it has no such limit; it has {kinds}.")
     if wanted not in (kind, scope, f"run/{run.id}", f"run/{display_id(run.id)}"):
         raise InvalidInput(
-            f"the calls of run {run.id} count in {scope}, not in {wanted}; raise {kind}, or change the other "
+            f"the calls of run {run.id} count in {scope}, not in {wanted}; raise {kind}, or change {wanted} "
             f"with `onward limits set {wanted}`."
         )
     return scope
@@ -113,8 +113,8 @@ def _check_raised(now: Scope, measure: str, limit: int) -> None:
         )
     if limit and current and limit < current:
         raise InvalidInput(
-            f"the limit of {now.id} on {measure} is {shown_amount(measure, current)} already; to lower it, "
-            f"use `onward limits set`."
+            f"the limit of {now.id} on {measure} is already {shown_amount(measure, current)}; to lower it, "
+            "use `onward limits set`."
         )
 
 
@@ -176,8 +176,7 @@ async def check_limits(store: Store, run: Run, now_us: int, *, repeats: bool) ->
     spent, limit = (shown_amount(measure, amount) for amount in (held.spent, held.limit))
     raise Refused(
         "limit_exceeded",
-        f"{held.scope.id} has spent {spent} of {limit}{unit}, which leaves too little "
-        f"for the next call of step {held.step}; raise the limit and resume with "
-        f"`onward resume {run.id} --raise {held.argument}`.",
+        f"{held.scope.id} has spent {spent} of {limit}{unit}, which is not enough for the next call of step "
+        f"{held.step}; raise the limit and resume with `onward resume {run.id} --raise {held.argument}`.",
         details={"scope": held.scope.id, "measure": measure, "used": held.spent, "limit": held.limit},
     )

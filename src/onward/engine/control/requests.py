@@ -68,16 +68,16 @@ async def answers_of(interviewer: Interviewer, run: Run, gates: Sequence[Gate]) 
     said: object = await interviewer.ask_multiple(run, gates)
     if not isinstance(said, list | tuple) or len(said) > len(gates):
         raise InvalidInput(
-            f"{interviewer.name} was asked {len(gates)} questions; ask_multiple must return a list of at "
-            "most as many answers, with None for a question that stays open."
+            f"{interviewer.name} received {len(gates)} questions; ask_multiple must return a list with at "
+            "most one answer per question, and None for a question that stays open."
         )
     return [Answer.of(one) for one in said] or [Answer.skip()]
 
 
 class AutoApprove:
-    """Takes the choice that approves. Where none does, takes the default or the first, and tells so.
+    """Takes the choice that approves. If none does, takes the default or the first, and logs that.
 
-    To a question for text it says that it was auto-approved.
+    Answers a question for text with a note that it was auto-approved.
     """
 
     name = "auto"
@@ -205,7 +205,7 @@ class ForkRequest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Resume(ResumeRequest):
-    """How a stopped run is asked to continue: what is decided, and how it is sent.
+    """A request to continue a stopped run: the decision, and how it is sent.
 
     `action` decides about a step that stopped: retry, skip, continue or abort; `step` names it if there are
     several. `from_node` starts again at a node. `accept_changes` takes the changed pipeline file, `original`

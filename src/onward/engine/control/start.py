@@ -265,14 +265,14 @@ class Resuming(msgspec.Struct, frozen=True):
                 raise key_occupied(run.exclusive_key, row.id, holder.owner)
 
     def _lacking(self, run: Run) -> str:
-        """The notice that commands do not get variables now that they got before; else empty."""
+        """The notice that commands do not receive variables now that they got before; else empty."""
         names = missing_now(run.variables, self.serving.variables)
         if not names:
             return ""
         it = "it" if len(names) == 1 else "them"
         return (
-            f"its commands got {', '.join(names)} when the run was started, and do not get {it} now; "
-            f"set {it}, and name {it} in tool_env"
+            f"its commands received {', '.join(names)} when the run was started, and would not receive {it} "
+            f"now; set {it}, and name {it} in tool_env"
         )
 
     async def _wait_free(self, folded: Folded, stop: StopSwitch, limit_s: float | None) -> Folded:

@@ -294,7 +294,7 @@ class OutputFile:
     def _keep(self, data: bytes) -> None:
         assert self._file is not None
         if not self._more:
-            fill(self._file, _note("the output goes on; its end follows when the command has ended"))
+            fill(self._file, _note("the output continues; its end follows after the command has ended"))
         self._more += len(data)
         self._tail += data
         del self._tail[: -self._tail_max]

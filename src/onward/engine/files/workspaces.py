@@ -72,8 +72,8 @@ class Workspaces:
     async def _check_room(self, trees: Trees, repository: str, run_id: str, *, is_new: bool) -> None:
         if self._files is None:
             raise InvalidInput(
-                "a work tree for the run needs a directory for runs; name one with --runs, "
-                "or work in place with workspace_mode=in_place."
+                "the run's work tree needs a directory for run files; name one with --runs, or work in place "
+                "with workspace_mode=in_place."
             )
         branch = branch_name(run_id)
         try:
@@ -102,8 +102,8 @@ class Workspaces:
         saved = await in_thread(self._git().restore, self._place(run, path), _known(run, path))
         if saved:
             self._warn(
-                f"the workspace of run {called(run.id)} was restored to its last checkpoint; "
-                f"what it held before is kept as {saved}."
+                f"the workspace of run {called(run.id)} was restored to its last checkpoint; its previous "
+                f"state is kept as {saved}."
             )
 
     async def directory(self, definition: Definition, run: Run, path: str) -> str:
@@ -168,7 +168,7 @@ class Workspaces:
 
     def _tell_saved(self, place: TreePlace, ref: str) -> None:
         if ref:
-            self._warn(f"{place.directory} was removed; what was not recorded is kept as {ref}.")
+            self._warn(f"{place.directory} was removed; its unrecorded changes are kept as {ref}.")
 
     def _git(self) -> Trees:
         if self._trees is None:

@@ -49,8 +49,8 @@ def attempt_over(run_id: str, step: str) -> Refused:
     """The refusal of a call of an attempt that has ended."""
     return Refused(
         "attempt_over",
-        f"this attempt of {idempotency_key(run_id, step)} has ended and can start nothing more; "
-        "return from the function.",
+        f"this attempt of {idempotency_key(run_id, step)} has ended and cannot start anything more; return "
+        "from the function.",
     )
 
 
@@ -61,7 +61,9 @@ def start_call(run: Run, started: CallStarted, told: Sequence[str] = ()) -> tupl
     """
     opened = open_attempt(run, started.step, started.attempt)
     if tuple(told) != run.steering[: len(told)]:
-        raise Refused("steering_taken", f"another step has taken the instructions that {started.step} read.")
+        raise Refused(
+            "steering_taken", f"another step has received the instructions that {started.step} read."
+        )
     dropped = opened.calls.open.get(started.call) if opened.calls is not None else None
     if dropped is None:
         return (started,)
@@ -100,9 +102,9 @@ def question_changed(step: str, call: str) -> Refused:
     """The refusal to ask another question under a key whose question was asked before."""
     return Refused(
         "question_changed",
-        f"step {step} asks another question under {call!r} than before; build it only from values "
-        "that are the same whenever the step runs, such as answers of calls. "
-        "A retry of the step asks the new question.",
+        f"step {step} asks a different question under {call!r} than before; build it only from values that "
+        "are the same whenever the step runs, such as results of calls. A retry of the step asks the new "
+        "question.",
         details={"step": step, "call": call},
     )
 
@@ -111,7 +113,7 @@ def call_in_doubt(step: str, call: str) -> Refused:
     """The refusal to begin a call again that may have been made, and must not be repeated."""
     return Refused(
         "call_in_doubt",
-        f"call {call!r} of step {step} was started and has no answer, and must not be repeated blindly; the "
+        f"call {call!r} of step {step} was started and has no result, and must not be repeated blindly; the "
         "step is in doubt, and a person decides.",
         details={"step": step, "call": call},
     )

@@ -82,7 +82,7 @@ def _lost(run: Run, now_us: int, why: str, stop: ev.RunInterrupted) -> ev.Event:
 
 def crash_loop(losses: int, why: str = "") -> ev.RunFailed:
     """The end of a run that was lost too often; `why` is what happened the last time."""
-    detail = f"{losses} holders in a row died or released it without finishing a step"
+    detail = f"{losses} processes in a row died or released the run without finishing a step"
     return ev.RunFailed(
         reason=reasons.CRASH_LOOP, detail=f"{detail}; the last time: {why}" if why else detail
     )
@@ -98,7 +98,8 @@ def _back_off_us(losses: int) -> int:
 def orphaned(before: Run, after: Run, events: Sequence[ev.Event]) -> list[str]:
     """The children of managing steps that `events` closed without an outcome of their own.
 
-    As when the run was cancelled, the step skipped, its branch lost the race, or a resume went elsewhere.
+    As when the run was cancelled, the step skipped, another branch finished first, or a resume went
+    elsewhere.
     """
     gone = {
         name: opened.children

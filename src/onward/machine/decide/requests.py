@@ -207,7 +207,7 @@ def decide_dismiss(run: Run, holder_view: HolderView, *, by: str) -> tuple[ev.Ev
             stop = interruption(doubtful_step(run), CRASH, died)
             return (claim_of(run, holder_view.asker), stop, dismissed)
         case RunStatus.COMPLETED | RunStatus.CANCELLED:
-            raise wrong_state(run, "dismissed", "it has ended, so nothing offers to continue it")
+            raise wrong_state(run, "dismissed", "it has ended, so it is not suggested any more")
         case _:
             why = f"it has not stopped; `onward cancel {run.id}` ends it for good"
             raise wrong_state(run, "dismissed", why)
@@ -231,8 +231,8 @@ def decide_answer(
     if shown is not None and shown != gate.content_hash:
         raise Refused(
             "gate_changed",
-            f"gate {gate.gate} asks a different question than the one that was answered, so nothing was "
-            f"decided; `onward show {run.id}` has the question.",
+            f"gate {gate.gate} asks a different question than the one that was answered, so the answer was "
+            f"not used; `onward show {run.id}` has the question.",
             details={"gate": gate.gate, "content_hash": gate.content_hash},
         )
     decided = decision(gate, answer, by=by)
@@ -455,7 +455,7 @@ def decide_steer(run: Run, holder_view: HolderView, *, text: str, by: str) -> tu
     """Give an instruction, as long as there will be a step to take it."""
     text = plain_text(text, "an instruction").strip()
     if not text:
-        raise InvalidInput("the instruction is empty; say what the run's agents should do.")
+        raise InvalidInput("the instruction is empty; write what the run's agents should do.")
     if len(text) > STEERING_CHARACTERS_MAX:
         raise InvalidInput(
             f"the instruction has {len(text)} characters; use at most {STEERING_CHARACTERS_MAX}, "
@@ -464,13 +464,13 @@ def decide_steer(run: Run, holder_view: HolderView, *, text: str, by: str) -> tu
     if run.is_final:
         raise Refused(
             "invalid_state",
-            f"run {run.id} is {run.status}; no agent step is left to take an instruction.",
+            f"run {run.id} is {run.status}; it has no agent step left to receive an instruction.",
             details=standing(run),
         )
     if len(run.steering) >= STEERING_PENDING_MAX:
         raise Refused(
             "too_much_steering",
-            f"run {run.id} has {STEERING_PENDING_MAX} instructions that no agent step has taken yet; "
-            f"see `onward show {called(run.id)}` for what it waits for.",
+            f"run {run.id} has {STEERING_PENDING_MAX} instructions that no agent step has received yet; see "
+            f"`onward show {called(run.id)}` for what it waits for.",
         )
     return (ev.SteeringGiven(text=text, by=by),)

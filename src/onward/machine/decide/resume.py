@@ -1,6 +1,6 @@
 """Resume a stopped run: what a person asks for, checked whole before the first event.
 
-If a step finished and none of its edges can be taken, `past_no_way` says what a person may do about that.
+If a step finished and none of its edges can be followed, `past_no_way` says what a person may do about that.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def repeat_notice(definition: Definition, run: Run, from_node: str | None) -> st
     node = definition.graph.nodes.get(from_node or "")
     if node is None or node.repeatable or node.id not in run.outcomes:
         return ""
-    return f"{node.id} has finished before and is not repeatable; it runs again because --from says so"
+    return f"{node.id} has finished before and is not repeatable; it runs again because of --from"
 
 
 def _keeps_calls(definition: Definition, stopped: OpenStep | None, request: ResumeRequest) -> bool:
@@ -234,13 +234,13 @@ def _answered(
 
 def _check_request(request: ResumeRequest) -> None:
     if request.answers and request.action != "continue":
-        raise InvalidInput("an answer for a call in doubt is used only with --continue; give both.")
+        raise InvalidInput("--answer is only valid with --continue; give both.")
     for call, answer in request.answers.items():
         check_value(answer, f"the answer of call {call!r}")
     if request.fresh and request.action != "retry":
-        raise InvalidInput("--fresh starts a step over, so it is used only with --retry; give both.")
+        raise InvalidInput("--fresh is only valid with --retry; give both.")
     if request.repeats and request.action != "retry":
-        raise InvalidInput("a call to make again is used only with --retry; give both.")
+        raise InvalidInput("--repeat is only valid with --retry; give both.")
     if request.action is not None and request.action not in ACTIONS:
         raise InvalidInput(f"the action {request.action!r} is not one of {', '.join(ACTIONS)}.")
     if request.action is not None and request.from_node is not None:
@@ -260,7 +260,7 @@ def check_resumable(run: Run, holder_view: HolderView, request: ResumeRequest) -
             if holder_view.is_alive and not request.take_over:
                 raise occupied(run, holder_view)
             if run.pending.cancel_by is not None and request.action != "abort":
-                why = f"{run.pending.cancel_by} asked to cancel it; `onward cancel {run.id}` does it now"
+                why = f"{run.pending.cancel_by} requested to cancel it; `onward cancel {run.id}` does it now"
                 raise wrong_state(run, "resumed", why)
             return (ev.RunInterrupted(reason=CRASH, detail=_how_lost(holder_view)),)
         case RunStatus.WAITING:
@@ -341,10 +341,10 @@ def _meaning(opened: OpenStep) -> str:
     call = next(iter(calls_in_doubt(opened)), None)
     if call is None:
         return ""
-    skips = "tells the model that nobody knows" if is_use_in_doubt(opened) else "goes on after the step"
+    skips = "tells the model that nothing is known" if is_use_in_doubt(opened) else "continues after the step"
     return (
-        f": --retry does {call} again and keeps all other answers, --continue --answer {call}=VALUE says "
-        f"what it answered, --skip {skips}, --abort ends the run"
+        f": --retry repeats {call} and keeps all other results, --continue --answer {call}=VALUE gives its "
+        f"result, --skip {skips}, --abort ends the run"
     )
 
 
@@ -364,7 +364,7 @@ def _from_node(definition: Definition, run: Run, request: ResumeRequest) -> str 
         if not request.may_answer and _may_pass_gate(definition, run, request.from_node):
             raise Refused(
                 "wrong_role",
-                f"to continue at {request.from_node} may bypass a gate; this needs the role approver.",
+                f"continuing at {request.from_node} may bypass a gate; this needs the role approver.",
                 details={"role": "approver"},
             )
         at_it = [opened for opened in run.open_steps.values() if opened.node == request.from_node]

@@ -1,4 +1,4 @@
-"""A fold as bytes. A snapshot is a cache: one that does not decode is as good as none."""
+"""A fold as bytes. A snapshot is a cache: one that cannot be decoded is as good as none."""
 
 from __future__ import annotations
 

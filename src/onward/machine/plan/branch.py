@@ -67,7 +67,7 @@ ROUTED = (ev.StepStatus.SUCCESS.value, ev.StepStatus.PARTIAL_SUCCESS.value, ev.S
 
 
 def has_arrived(definition: Definition, branch: Branch) -> bool:
-    """Whether a branch stands at the exit, or nothing leads on from where it is."""
+    """Whether a branch stands at the exit, or nothing follows from where it is."""
     return branch.next_node is None or branch.next_node == definition.graph.exit_id
 
 

@@ -85,7 +85,7 @@ def _unknown(graph: Graph, branch: Branch, node: Node) -> tuple[str, ...]:
     seen = as_told(branch.context, branch.response, node.id)
     names = dict.fromkeys(name for text in texts for name in expand(text, seen).unknown)
     return log_lines(
-        f"the gate names ${name}, which is not in the context; it stays as it is written" for name in names
+        f"the gate names ${name}, which is not in the context; the name is left in the text" for name in names
     )
 
 

@@ -266,7 +266,7 @@ def _is_in(step: str, branch_ids: Sequence[str]) -> bool:
 def _closed_inner(run: Run, parallel: Parallel) -> tuple[ev.Event, ...]:
     """Close a fan-out inside a branch that lost, so that the branch itself can be closed."""
     going = [branch_id for branch_id in parallel.branches if not run.branches[branch_id].ended]
-    outcome = ev.Outcome(status=ev.StepStatus.SKIPPED, notes="its branch lost the race")
+    outcome = ev.Outcome(status=ev.StepStatus.SKIPPED, notes="another branch won")
     finished = ev.StepFinished(step=parallel.step, node=parallel.node, attempt=1, outcome=outcome)
     return (*_closed(run, going), finished)
 

@@ -220,7 +220,7 @@ def _failed(
     definition: Definition, run: Run, opened: OpenStep, node: Node, result: Result, tree: ev.Tree | None
 ) -> list[ev.Event]:
     """Take the edge for failures, or leave the step open and failed: the plan stops the run there."""
-    reason = result.failure_reason or "the step failed without a reason"
+    reason = result.failure_reason or "the step failed without giving a reason"
     if result.status is ev.StepStatus.RETRY:
         reason = f"max retries exceeded: {reason}"
     finished = _finished(definition, run, opened, node, result, tree, FAIL, reason)

@@ -200,8 +200,8 @@ def no_edge(said: str, edges: Sequence[Edge], outcome: str, label: str, context:
     resolve = resolver(outcome, label, context)
     saw = [_seen(key, resolve(key), context) for key in keys]
     text = (
-        f"{said}, and {number} be taken: {_listed(needs, EDGES_SHOWN_MAX)}. "
-        f"It saw {_listed(saw, VALUES_SHOWN_MAX)}."
+        f"{said}, and {number} be taken: {_listed(needs, EDGES_SHOWN_MAX)}. It found "
+        f"{_listed(saw, VALUES_SHOWN_MAX)}."
     )
     return _cut(text, DETAIL_MAX)
 

@@ -112,7 +112,7 @@ def _files(runs: str | None) -> Iterator[Check]:
         return
     above = os.path.dirname(os.path.abspath(runs))
     told = exposed_files([runs, above] if os.path.basename(above) == ".onward" else [runs])
-    yield _check("files", not told, told or f"{runs} is for this user alone")
+    yield _check("files", not told, told or f"{runs} can be used by this user only")
 
 
 def _version(package: str) -> str:

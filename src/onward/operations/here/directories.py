@@ -415,7 +415,7 @@ async def receipts_here(store: Store, sources: Sources, runs: folders.Folder | N
 def _not_here(run_id: str, host: str) -> Refused:
     return Refused(
         "not_here",
-        f"the files of run {called(run_id)} are on {host}, where it was executed; ask there.",
+        f"the files of run {called(run_id)} are on {host}, where it was executed; run the command there.",
         details={"run": run_id, "host": host},
     )
 

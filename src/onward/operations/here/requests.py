@@ -40,8 +40,8 @@ class CollectRuns(Request, frozen=True, kw_only=True):
         for status in self.statuses:
             if status not in COLLECTABLE:
                 raise InvalidInput(
-                    f"--status {status!r} cannot be collected, only {', '.join(COLLECTABLE)}; "
-                    "`onward cancel` a run that is not over first."
+                    f"--status {status!r} cannot be collected, only {', '.join(COLLECTABLE)}; `onward "
+                    "cancel` a run that has not ended first."
                 )
 
 

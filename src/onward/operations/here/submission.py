@@ -45,7 +45,7 @@ def missing_notice(workdir: str | None) -> str:
     """The notice that a queued run needs a directory that this machine does not have; else empty."""
     if workdir is None or os.path.isdir(workdir):
         return ""
-    return f"there is no directory {workdir} on this machine; only a worker that has it takes the run"
+    return f"the directory {workdir} does not exist on this machine; only a worker that has it claims the run"
 
 
 def is_elsewhere(workdir: str) -> bool:

@@ -91,7 +91,7 @@ def compare_reservations(
 ) -> list[str]:
     """The rows that are not what the log says. Calls of a fork's parent and of an imported log have none."""
     return [
-        f"the reservation of call {row.call} (try {row.number}) of step {row.step} is not what the log says"
+        f"the reservation of call {row.call} (try {row.number}) of step {row.step} differs from the log"
         for row in stored
         if expected.get(ReservedCall(row.step, row.call, row.number))
         != (row.scopes, row.reserved, row.charged, row.is_estimated, row.state)
@@ -106,7 +106,7 @@ def impossible_usage(event: Event) -> list[str]:
     cost = shown_amount("cost", event.cost_micro or 0)
     return [
         f"call {event.call} (try {event.number}) of step {event.step} reports {tokens:,} tokens and a cost "
-        f"of {cost}, which is impossible; limits count what it had reserved"
+        f"of {cost}, which is impossible; limits count its reservation instead"
     ]
 
 
@@ -114,7 +114,7 @@ async def impossible_sums(limits: Limits, reserved: Iterable[Reservation]) -> li
     """The sums that are beyond what sums grow to, in the scopes of these reservations."""
     scopes = sorted({scope for row in reserved for scope in row.scopes})
     return [
-        f"{scope.id} has {shown_amount(measure, amount)} {measure} {what}, which no calls can have"
+        f"{scope.id} has {shown_amount(measure, amount)} {measure} {what}, which is impossible"
         for scope in await limits.read(scopes)
         for what, amounts in (("spent", scope.spent), ("reserved", scope.reserved))
         for measure, amount in zip(MEASURES, amounts, strict=True)
@@ -156,7 +156,7 @@ async def _verify_text(messages: Messages, blobs: Blobs, message: Message) -> li
         return ["some of its chunks are missing"]
     said = joined_parts((chunk.kind, chunk.text) for chunk in chunks)
     if message.content is not None and await messages.content(message.id) != said:
-        return [f"its chunks are not the text that is sealed as {message.content}"]
+        return [f"its chunks differ from the text stored as {message.content}"]
     return []
 
 
@@ -193,7 +193,7 @@ async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> V
     acknowledged = _acknowledged(homes, run_id)  # before the log, which may grow while it is read
     loaded, beside = await _stored(store, run_id)
     if loaded is None:
-        return Verified(run_id, 0, (f"run {run_id} is gone",))
+        return Verified(run_id, 0, (f"run {run_id} no longer exists",))
     run: Run | None = None
     position, problems, finished = ORIGIN, list[str](), list[str]()
     gates: dict[str, GateRow] = {}
@@ -311,10 +311,10 @@ def _compare_snapshot(run: Run, position: Position, hash_: bytes, body: bytes) -
         return [f"the snapshot at event {position.seq} belongs to another history"]
     cached = decode_run(body)
     if cached is None:
-        return [f"the snapshot at event {position.seq} does not decode"]
+        return [f"the snapshot at event {position.seq} cannot be decoded"]
     # A snapshot of the parent's log has the parent's id until the fork is folded.
     if cached != run and cached.id == run.id:
-        return [f"the snapshot at event {position.seq} is not the fold of the log"]
+        return [f"the snapshot at event {position.seq} differs from the state computed from the log"]
     return []
 
 
@@ -343,7 +343,7 @@ def _compare_gates(run: Run | None, expected: Mapping[str, GateRow], stored: Seq
         return []  # it ended before gates had rows: these were filled in for runs that could still ask
     found = {row.gate: row for row in stored}
     names = [name for name in {**expected, **found} if expected.get(name) != found.get(name)]
-    return [f"the row of gate {name} is not what the log says" for name in names]
+    return [f"the row of gate {name} differs from the log" for name in names]
 
 
 def _said(value: object) -> str:

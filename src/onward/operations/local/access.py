@@ -153,7 +153,7 @@ def check_roles(roles: Sequence[str]) -> tuple[str, ...]:
     if unknown := sorted(set(roles) - set(ROLES)):
         raise InvalidInput(f"{', '.join(unknown)[:60]!r} is not a role; use one of {', '.join(ROLES)}.")
     if not roles:
-        raise InvalidInput(f"a token has one role or more of {', '.join(ROLES)}.")
+        raise InvalidInput(f"a token needs one or more roles of {', '.join(ROLES)}.")
     return tuple(role for role in ROLES if role in roles)
 
 

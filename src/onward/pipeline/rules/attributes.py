@@ -240,7 +240,7 @@ def _unknown_fidelity(owner: Graph | Node | Edge, key: str) -> Iterator[Problem]
             owner,
             message,
             key=key,
-            fix=f"write one of {', '.join(FIDELITIES)}; until then it counts as {DEFAULT_FIDELITY}",
+            fix=f"write one of {', '.join(FIDELITIES)}; until then it is treated as {DEFAULT_FIDELITY}",
         )
 
 
@@ -252,7 +252,7 @@ def thread_id_once(subject: Subject) -> Iterator[Problem]:
         ours, theirs = edge.text("thread_id"), node.text("thread_id") if node else ""
         if ours and theirs and ours != theirs:
             message = f"thread_id of {edge.subject} is {shown(ours)}, but node {edge.target!r} has its own"
-            yield about(edge, message, key="thread_id", fix=f"the node's {shown(theirs)} wins; keep one")
+            yield about(edge, message, key="thread_id", fix=f"the node's {shown(theirs)} applies; keep one")
 
 
 def effort_known(subject: Subject) -> Iterator[Problem]:

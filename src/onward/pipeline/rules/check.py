@@ -120,7 +120,7 @@ def with_one_severity(rules: Sequence[Rule], name: str, severity: str) -> list[R
         raise InvalidInput(f"there is no rule {name!r}; the rules are {known}.")
     wanted = _severity(severity)
     if name in RELIED_ON and wanted is not Severity.ERROR:
-        raise InvalidInput(f"{name} must stay an error: runs rely on it.")
+        raise InvalidInput(f"{name} must stay an error: runs depend on it.")
     return [replace(rule, severity=wanted) if rule.name == name else rule for rule in rules]
 
 
@@ -221,7 +221,7 @@ def _written(owner: Graph | Node | Edge, found_in: Callable[[str], Sequence[str]
         for name in found_in(owner.text(key)):
             yield about(
                 owner,
-                f"{key} of {owner.subject} holds the value of {name}, which is stored with every run",
+                f"{key} of {owner.subject} contains the value of {name}, which is stored with every run",
                 key=key,
-                fix=f"take the value out, and let the command read ${name} from its environment",
+                fix=f"remove the value, and let the command read ${name} from its environment",
             )

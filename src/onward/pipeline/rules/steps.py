@@ -121,13 +121,13 @@ def _missing(owner: Graph | Node, variables: Variables) -> Iterator[Problem]:
             uses = f"the {what} of {owner.subject} uses ${name}, which"
             if name in variables.present:
                 fix = f'write tool_env = ["{name}"] in onward.toml'
-                yield about(owner, f"{uses} commands do not get", key=key, offset=offset, fix=fix)
+                yield about(owner, f"{uses} commands do not receive", key=key, offset=offset, fix=fix)
             elif name == "goal":
                 uses = f"the {what} of {owner.subject} uses ${name}, which only prompts"
                 fix = f'write "${variable_of(name)}"'
                 yield about(owner, f"{uses} replace", key=key, offset=offset, fix=fix)
             else:
-                fix = f"set it, and name it in tool_env; or write ${{{name}:-}} if it may be missing"
+                fix = f"set it, and name it in tool_env; or write ${{{name}:-}} if it may be unset"
                 yield about(owner, f"{uses} is not set here", key=key, offset=offset, fix=fix)
 
 
@@ -203,7 +203,7 @@ def _unknown(owner: Graph | Node) -> Iterator[Problem]:
             message = f"{ALLOWED} of {owner_of(owner, ALLOWED)} has {written.strip()!r}, which is not a tool"
             fix = f"write {ours}"
             if bracket:
-                fix += "; what it is used for cannot be limited here, but each use can need approval"
+                fix += "; its use cannot be restricted here, but each use can require approval"
             yield about(owner, message, key=ALLOWED, fix=fix)
 
 
@@ -238,7 +238,7 @@ def value_known(subject: Subject) -> Iterator[Problem]:
             hint = _hint(name, known)
             if hint is not None:
                 message = f"{key} of {owner.subject} names {_written(name)}, {hint}"
-                yield about(owner, message, key=key, fix=f"for the text itself write ${_written(name)}")
+                yield about(owner, message, key=key, fix=f"for the literal text write ${_written(name)}")
 
 
 def _texts(graph: Graph) -> Iterator[tuple[Node | Edge, str]]:

@@ -93,7 +93,7 @@ def dead_end(subject: Subject) -> Iterator[Problem]:
     for node in graph.nodes.values():
         is_met = node.id in graph.starts or node.id in jumps or graph.incoming(node.id)
         if is_met and node.id not in graph.exits and not graph.outgoing(node.id):
-            message = f"node {node.id!r} has no outgoing edges; a run or a branch that gets there ends there"
+            message = f"node {node.id!r} has no outgoing edges; a run or branch that reaches it ends there"
             yield about(node, message, fix=f"add an edge, for example {node.id} -> {graph.exits[0]}")
 
 
@@ -212,7 +212,7 @@ def exit_reachable(subject: Subject) -> Iterator[Problem]:
     caught = [node_id for node_id in graph.nodes if node_id in graph.reachable and node_id not in ending]
     if caught:
         names = listed([repr(node_id) for node_id in caught])
-        message = f"no edge leads from {names} to the exit: a run that gets there cannot finish"
+        message = f"no edge leads from {names} to the exit: a run that reaches them cannot finish"
         fix = f"add an edge with a condition, for example {caught[0]} -> {graph.exit_id}"
         yield about(graph.nodes[caught[0]], message, fix=fix)
 
@@ -264,7 +264,7 @@ def loop_bounded(subject: Subject) -> Iterator[Problem]:
         if agents and (len(loop) > 1 or agents[0] in ways[agents[0]]):
             names = listed([repr(name) for name in graph.nodes if name in loop])
             message = (
-                f"nothing ends the loop of {names} if its condition never holds: it asks its model again"
+                f"nothing ends the loop of {names} if its condition is never true: it calls its model again"
             )
             yield about(graph.nodes[agents[0]], message, fix="write graph [max_visits=10]")
 

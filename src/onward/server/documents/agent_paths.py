@@ -134,7 +134,7 @@ async def show_status(asked: Asked) -> Response:
     """How a chat stands; of one that nobody knows, nothing is running."""
     chat = known_parameters(asked, ("chatId",)).get("chatId")
     if not chat:
-        raise InvalidInput("`chatId` is missing; name the chat with it.")
+        raise InvalidInput("`chatId` is missing; it names the chat.")
     return reply(await asked.context.reader.read(lambda operations: _status(operations, chat)))
 
 

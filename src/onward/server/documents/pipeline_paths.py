@@ -94,7 +94,7 @@ async def start(asked: Asked) -> Response:
         raise Problem(
             403,
             "not_over_http",
-            "dot cannot be given over HTTP.",
+            "dot cannot be sent over HTTP.",
             advice="Register the pipeline, and name it as `pipeline`.",
             details={"fields": ["dot"]},
         )

@@ -83,7 +83,11 @@ class MemoryStore:
 
     async def check(self) -> Sequence[tuple[str, bool, str]]:
         return (
-            ("durability", False, "the memory store keeps nothing; use SQLite or PostgreSQL to keep runs"),
+            (
+                "durability",
+                False,
+                "the memory store is lost with its process; use SQLite or PostgreSQL to keep runs",
+            ),
         )
 
     async def close(self) -> None:

@@ -56,7 +56,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         if len(self.secret_hash) != SECRET_BYTES:
             raise InvalidInput(f"the secret of a {self.kind} is stored as a hash of {SECRET_BYTES} bytes.")
         if not all(role.isalpha() for role in self.roles):
-            raise InvalidInput("a role is a word.")
+            raise InvalidInput("a role must be a single word.")
         if self.kind == "token" and self.token is not None:
             raise InvalidInput("a token belongs to no other token.")
 

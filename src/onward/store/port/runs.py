@@ -484,5 +484,5 @@ def read_cursor(cursor: str, place: type[P]) -> P:
         return read
     except (ValueError, msgspec.MsgspecError):
         raise InvalidInput(
-            "the cursor is not one of this list; use the cursor of the last entry, or begin without one."
+            "the cursor is not one of this list; use the cursor of the last entry, or start without one."
         ) from None

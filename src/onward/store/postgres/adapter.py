@@ -161,7 +161,7 @@ OTHER_ISOLATION = (
     "for this role"
 )
 _PRIMARY = {
-    (True, "on"): "a standby, which cannot be written",
+    (True, "on"): "a standby, which is read-only",
     (False, "on"): "set to read-only (default_transaction_read_only), so it cannot be written",
     (False, "off"): "not a standby",
 }
@@ -253,5 +253,5 @@ async def _check_rights(wire: Wire) -> tuple[str, bool, str]:
     (((role, is_superuser, missing),),) = await wire.run(_CHECK_RIGHTS)
     if missing:
         return "rights", False, f"role {role} lacks {missing}"
-    more = "; as a superuser it may do far more than it needs" if is_superuser else ""
-    return "rights", True, f"role {role} may read and write what it needs{more}"
+    more = "; as a superuser it has far more privileges than it needs" if is_superuser else ""
+    return "rights", True, f"role {role} has the privileges that it needs{more}"

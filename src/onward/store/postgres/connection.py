@@ -146,7 +146,8 @@ def _check_server(session: Session, place: str) -> None:
     encoding = (session.pgconn.parameter_status(b"server_encoding") or b"").decode()
     if encoding != "UTF8":
         raise StoreUnavailable(
-            f"{place} is encoded in {encoding}, which cannot hold every text; create it with ENCODING 'UTF8'."
+            f"{place} is encoded in {encoding}, which cannot store every character; create it with ENCODING "
+            "'UTF8'."
         )
 
 
@@ -218,17 +219,20 @@ _ERRORS: dict[str, tuple[type[StoreError], str]] = {
     "53": (StoreUnavailable, "{place} has too little memory or too few connections left; try again later"),
     READ_ONLY: (
         StoreReadOnly,
-        "{place} cannot be written, because it is a standby or set to read-only; name the primary server in "
-        "the address, or set default_transaction_read_only to off",
+        "{place} is read-only, because it is a standby or set to read-only; name the primary server in the "
+        "address, or set default_transaction_read_only to off",
     ),
-    "42501": (StoreReadOnly, "the role may not do this in {place}; grant it the rights that it needs"),
+    "42501": (
+        StoreReadOnly,
+        "the role is not allowed to do this in {place}; grant it the privileges that it needs",
+    ),
     "55P03": (StoreUnavailable, "{place} stayed locked by another process; try again"),
     "40": (StoreUnavailable, "{place} stayed locked by other processes; try again"),
     "57014": (StoreUnavailable, "{place} took too long to answer, or the statement was cancelled; try again"),
     "57": (StoreUnavailable, "{place} is shutting down or starting; try again"),
     "08": (StoreUnavailable, "the connection to {place} failed; try again"),
-    "42P01": (StoreCorrupt, "{place} lacks a table of its schema; restore a backup"),
-    "42703": (StoreCorrupt, "{place} lacks a column of its schema; restore a backup"),
+    "42P01": (StoreCorrupt, "{place} is missing a table of its schema; restore a backup"),
+    "42703": (StoreCorrupt, "{place} is missing a column of its schema; restore a backup"),
     "XX001": (StoreCorrupt, "{place} is damaged; keep it, and restore a backup"),
     "XX002": (StoreCorrupt, "an index of {place} is damaged; rebuild it with REINDEX"),
 }

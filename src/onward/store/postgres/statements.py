@@ -48,7 +48,7 @@ def text(value: str) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise InvalidInput(f"{value!r} holds half of a character (a lone surrogate).") from None
+        raise InvalidInput(f"{value!r} contains a lone surrogate, which is not a valid character.") from None
 
 
 def optional_text(value: str | None) -> bytes | None:

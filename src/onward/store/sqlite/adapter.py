@@ -175,6 +175,6 @@ def check_database(db: apsw.Connection, path: str) -> Sequence[tuple[str, bool, 
 
 def _durability(db: apsw.Connection) -> Sequence[tuple[str, bool, str]]:
     if db.readonly("main"):
-        return (("writable", False, "this user can only read it here; runs cannot be started or changed"),)
+        return (("writable", False, "this user can only read it; runs cannot be started or changed"),)
     journal, sync = db.execute("PRAGMA journal_mode").get, db.execute("PRAGMA synchronous").get
     return (("durability", journal == "wal" and sync >= 2, f"journal_mode={journal}, synchronous={sync}"),)

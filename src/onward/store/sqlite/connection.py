@@ -76,8 +76,8 @@ def _prepare_to_read(db: apsw.Connection, path: str) -> None:
     found = checked_schema(db, path)
     if found < NEWEST:
         raise errors.StoreReadOnly(
-            f"{path} has schema {found}, this version reads schema {NEWEST}, and it cannot be brought up "
-            "to date where it cannot be written; open it once where it can be, or copy it there."
+            f"{path} has schema {found}, this version reads schema {NEWEST}, and it cannot be brought up to "
+            "date where it cannot be written; open it once where it is writable, or copy it there."
         )
     _protect(db)
 
@@ -128,7 +128,7 @@ def _check_file(path: str) -> None:
             f"{path} belongs to another user; choose a database of your own with --db."
         )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise errors.StoreUnavailable(f"{path} can be written by others; run `chmod 600 {path}` first.")
+        raise errors.StoreUnavailable(f"{path} can be written by other users; run `chmod 600 {path}` first.")
     _follow_permissions(path, found.st_mode)
 
 
@@ -217,8 +217,8 @@ def connect_fixed(path: str) -> apsw.Connection:
         return apsw.Connection(f"file:{quote(os.path.abspath(path))}?immutable=1", flags=_READ)
     if not os.path.exists(f"{path}-shm"):
         raise errors.StoreReadOnly(
-            f"{path} cannot be read where nothing can be written, because what was written last is in "
-            f"{path}-wal; copy both files to a directory of your own, and name the copy with --db."
+            f"{path} cannot be read from a read-only place, because its latest data is in {path}-wal; copy "
+            "both files to a directory of your own, and name the copy with --db."
         )
     return apsw.Connection(f"file:{quote(os.path.abspath(path))}?mode=ro", flags=_READ)
 

@@ -71,8 +71,8 @@ def refuse_network(directory: str, *, mountinfo: str = MOUNTINFO) -> None:
     kind = filesystem_of(directory, mountinfo=mountinfo)
     if kind in NETWORK:
         raise StoreUnavailable(
-            f"{directory} is on a network file system ({kind}), whose locks cannot tell who is alive; "
-            "put the database on a local disk, or use PostgreSQL."
+            f"{directory} is on a network file system ({kind}), whose locks cannot show which processes are "
+            "alive; put the database on a local disk, or use PostgreSQL."
         )
 
 

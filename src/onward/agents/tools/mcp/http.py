@@ -60,7 +60,7 @@ class HttpChannel:
                     self._session = ""
                     raise mcp.SessionLost
                 if incoming.status >= 300:
-                    raise mcp.ServerFailed(f"{self._name} refused a message ({incoming.status})")
+                    raise mcp.ServerFailed(f"{self._name} rejected a message ({incoming.status})")
         except ExchangeFailed as trouble:
             raise mcp.ServerFailed(f"{self._name} {trouble.what}", is_sent=trouble.is_sent) from None
 
@@ -90,7 +90,7 @@ class HttpChannel:
             for name, value in self._server.headers.items():
                 sent[name] = await self._keys.value(value)
         except KeyMissing as missing:
-            raise mcp.ServerFailed(f"{self._name} cannot be asked: {missing}") from None
+            raise mcp.ServerFailed(f"{self._name} cannot be used: {missing}") from None
         limit_s = self._server.time_limit_s
         limits = TimeLimits(first_byte_s=limit_s, between_s=limit_s, total_s=max(limit_s, 86_400.0))
         assert self._server.url is not None, "a server has a command or an address"
@@ -122,7 +122,7 @@ class HttpChannel:
             raise mcp.ServerFailed(f"{self._name} {what}", is_sent=True) from None
         except mcp.NotAMessage:
             raise mcp.ServerFailed(f"{self._name} sent an invalid message", is_sent=True) from None
-        raise mcp.ServerFailed(f"{self._name} ended its answer without a result", is_sent=True)
+        raise mcp.ServerFailed(f"{self._name} ended its response without a result", is_sent=True)
 
     def _find(self, bodies: list[bytes], id: int, listen: mcp.Listen) -> mcp.ServerAnswer | None:
         """The answer among the messages; the others are heard."""
@@ -151,7 +151,7 @@ class HttpChannel:
         status = incoming.status
         advice = "check its headers" if status in (401, 403) else "check its url and its state"
         raise mcp.ServerFailed(
-            f"{self._name} refused the request ({status}); {advice}", is_sent=status >= 500
+            f"{self._name} rejected the request ({status}); {advice}", is_sent=status >= 500
         )
 
     async def _try(self, work: Coroutine[object, object, None]) -> None:

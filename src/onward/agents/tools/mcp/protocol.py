@@ -221,7 +221,7 @@ class McpSession:
             try:
                 await self._discover()
             except RpcError:
-                raise ServerFailed(f"{self._name} refused the handshake: {refused}") from None
+                raise ServerFailed(f"{self._name} rejected the handshake: {refused}") from None
 
     async def _shake_hands(self) -> None:
         asked = {"protocolVersion": HANDSHAKES[0], "capabilities": {}, "clientInfo": OURS}

@@ -100,7 +100,9 @@ def _names(value: object, what: str) -> tuple[str, ...]:
 def _variables(value: object, what: str) -> tuple[str, ...]:
     for name in (names := _names(value, what)):
         if not _VARIABLE.fullmatch(name):
-            raise InvalidInput(f"{what} has {shown(name)}, which names no variable; write a name, or AWS_*.")
+            raise InvalidInput(
+                f"{what} has {shown(name)}, which is not a variable name; write a name, or AWS_*."
+            )
     return names
 
 

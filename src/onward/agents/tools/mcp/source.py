@@ -2,8 +2,8 @@
 
 A process has one connection to a server: made at the first use, shared by all steps, made again when it is
 lost. It opens a channel: a program is started, or an HTTP client is imported when it is needed. Below that,
-pure: the tools that a server lists, as a model is told of them and as they may be used; and what a tool
-answered, as text for the model.
+pure: the tools that a server lists, as a model is told of them and as they may be used; and the result of a
+tool, as text for the model.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class Connection:
             result = await self._request("tools/list", params, limit_s=self._server.time_limit_s)
             page, following = result.get("tools"), result.get("nextCursor")
             if not isinstance(page, list):
-                raise mcp.ServerFailed(f"{self._name} listed no tools where its list should be")
+                raise mcp.ServerFailed(f"{self._name} sent a reply without a list of tools")
             found += page
             if not isinstance(following, str) or not following:
                 return found
@@ -203,7 +203,9 @@ class Connection:
                 break
             seen.add(following)
             cursor = following
-        raise mcp.ServerFailed(f"{self._name} lists more than {TOOLS_MAX:,} tools, or the same ones for ever")
+        raise mcp.ServerFailed(
+            f"{self._name} lists more than {TOOLS_MAX:,} tools, or repeats the same ones endlessly"
+        )
 
     def _usable(self, found: Sequence[object]) -> Sequence[ListedTool]:
         tools, odd = read_tools(self._server, found)
@@ -364,7 +366,7 @@ def rules_of(server: McpServer, annotations: object) -> port.ToolRules:
 def read_answer(result: Mapping[str, Any]) -> port.ToolAnswer:
     """The texts one after another; pictures and other data are named, not shown; structured data is JSON."""
     if result.get("resultType") == "input_required":
-        text = "the tool asks for input of a person, which it cannot be given here"
+        text = "the tool asks for input of a person, which is not possible here"
         return port.ToolAnswer(text, is_error=True)
     content = result.get("content")
     parts = [_part(one) for one in content] if isinstance(content, list) else []

@@ -73,7 +73,7 @@ class StdioChannel:
         if len(self._tasks) < REPLIES_MAX:
             self._start(self._try_to_tell(message))
         else:
-            self._fail("does not read what it asked for")
+            self._fail("does not read the replies to its requests")
 
     async def close(self) -> None:
         """As the port says."""
@@ -149,7 +149,7 @@ class StdioChannel:
             code = os.waitstatus_to_exitcode(dialogue.status)
             told = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
         lines = [line for line in dialogue.said.splitlines() if line.strip()]
-        last = f"; its last words: {mcp.plain(lines[-1], 300)!r}" if lines else ""
+        last = f"; its last lines: {mcp.plain(lines[-1], 300)!r}" if lines else ""
         return f"{told}{self.noted}{last}"
 
     @property
@@ -157,7 +157,7 @@ class StdioChannel:
         """As the port says."""
         if not self._garbage:
             return ""
-        return f"; it wrote something else than messages to its standard output: {self._garbage!r}"
+        return f"; it wrote text that is not a message to its standard output: {self._garbage!r}"
 
     def _fail(self, what: str) -> None:
         """The connection is of no use any more, and `what` says why."""
