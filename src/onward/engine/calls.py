@@ -675,43 +675,46 @@ class CallTries:
         raise error
 
     async def _run(self, call: CallRequest, stream: MessageStream | None) -> Any:
-        """What the function returns. What a call of a flow runs is registered under that call."""
-        if not call.options.inputs:
-            return await self._run_in_time(call, stream)
-        token = of_call.set(call.key)
-        try:
-            return await self._run_in_time(call, stream)
-        except asyncio.CancelledError:  # the attempt ends, and must not be held as if nothing were left of it
-            if self._functions.is_busy(call.key):
-                self._holding.leave(call.key)
-            raise
-        finally:
-            of_call.reset(token)
-            if not self._functions.is_busy(call.key):
-                self._of_flow.pop(call.key, None)
-
-    async def _run_in_time(self, call: CallRequest, stream: MessageStream | None) -> Any:
         """What the function returns within the call's time limit, if it has one; CallTimedOut after that.
 
-        It gets the message that its text is stored in, if there is one. One that swallows its cancellation
-        has as long to return as the function of a step has.
+        It gets the message that its text is stored in, if there is one. What a call of a flow runs is
+        registered under that call.
         """
         arguments = call.arguments if stream is None else (*call.arguments, stream)
-        clock, functions, limit_s = self._parts.engine.clock, self._functions, call.options.time_limit_s
-        with self._under_way.inside(call.key, repeatable=call.options.repeatable):
-            if limit_s is None:
-                return await execute(functions, call.function, *arguments)
-            began_s = clock.awake_s()
-            try:
-                return await within(functions.attend(call.key, call.function(*arguments)), limit_s, clock)
-            except TookTooLong:
-                raise errors.CallTimedOut(
-                    call.key, limit_s, is_running=functions.is_busy(of_call.get())
-                ) from None
-            except Exception as error:
-                if clock.awake_s() - began_s < limit_s:
-                    raise
-                raise errors.CallTimedOut(call.key, limit_s) from error  # it failed because it was cancelled
+        key, options = call.key, call.options
+        token = of_call.set(key) if options.inputs else None
+        try:
+            with self._under_way.inside(key, repeatable=options.repeatable):
+                if options.time_limit_s is None:
+                    returned = await execute(self._functions, call.function, *arguments)
+                else:
+                    returned = await self._in_time(call, arguments, options.time_limit_s)
+        except BaseException as error:
+            if token is not None and not self._functions.is_busy(key):
+                self._of_flow.pop(key, None)
+            elif token is not None and isinstance(error, asyncio.CancelledError):
+                self._holding.leave(key)  # the attempt ends, and must not be held as if nothing were left
+            raise
+        finally:
+            if token is not None:
+                of_call.reset(token)
+        self._of_flow.pop(key, None)
+        return returned
+
+    async def _in_time(self, call: CallRequest, arguments: Sequence[Any], limit_s: float) -> Any:
+        """The same within a limit. One that swallows its cancellation has as long to return as the function
+        of a step has."""
+        clock, functions = self._parts.engine.clock, self._functions
+        began_s = clock.awake_s()
+        try:
+            return await within(functions.attend(call.key, call.function(*arguments)), limit_s, clock)
+        except TookTooLong:
+            is_running = functions.is_busy(of_call.get())
+            raise errors.CallTimedOut(call.key, limit_s, is_running=is_running) from None
+        except Exception as error:
+            if clock.awake_s() - began_s < limit_s:
+                raise
+            raise errors.CallTimedOut(call.key, limit_s) from error  # it failed because it was cancelled
 
 
 def shortened(parts: CallParts, why: str) -> str:

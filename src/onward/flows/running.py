@@ -331,23 +331,19 @@ class FlowRun:
         if past is not None and past.retry_at_us:
             await self._wait_to_retry(key, past.retry_at_us, past.error)
         while True:
-            answered = await self._made(key, function, options)
+            try:
+                with self.under_way():
+                    answered = await self.recorder.answer(key, function, (), options)
+            except asyncio.CancelledError:
+                raise self.cancelled(key) from None
+            except (KeyboardInterrupt, GeneratorExit):  # of the process, or of the flow itself
+                raise
+            except BaseException as error:  # it was not begun, has no recorded end, or is in doubt
+                raise self.stop(error) from None
             if not answered.retry_at_us:
-                break
+                scope.last_us = answered.at_us
+                return answered
             await self._wait_to_retry(key, answered.retry_at_us, answered.error)
-        scope.last_us = answered.at_us
-        return answered
-
-    async def _made(self, key: str, function: Callable[[], Awaitable[Any]], options: CallOptions) -> Answered:
-        try:
-            with self.under_way():
-                return await self.recorder.answer(key, function, (), options)
-        except asyncio.CancelledError:
-            raise self.cancelled(key) from None
-        except (KeyboardInterrupt, GeneratorExit):  # of the process, or of the flow itself
-            raise
-        except BaseException as error:  # it was not begun, has no recorded end, or is in doubt
-            raise self.stop(error) from None
 
     async def _wait_to_retry(self, key: str, due_us: int, error: str) -> None:
         says = f"until {rfc3339(due_us)}, to try {key} again ({error[:ABOUT_CHARACTERS]})"
