@@ -10,7 +10,7 @@ import pytest
 
 from onward.engine.control.requests import Resume, StartRequest
 from onward.engine.stop import StopSwitch
-from onward.errors import StoreFull
+from onward.errors import StoreFull, StoreUnavailable
 from onward.machine.decide.owner_loss import LOSSES_MAX
 from onward.model.run import RunStatus
 from onward.store.memory.adapter import MemoryDatabase
@@ -18,7 +18,7 @@ from onward.store.port.leases import Lease, Leases
 from onward.store.port.log import Controlled, Decide, RunLog, Write
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from tests.conformance.faults import Around, FaultyStore
+from tests.conformance.faults import Around, Fault, FaultyStore
 from tests.conformance.handlers import Doorway
 from tests.world import Process, World, line, until
 
@@ -175,10 +175,49 @@ async def test_a_run_that_was_claimed_and_not_begun_is_given_back(world: World) 
     def hang_up(notice: str) -> None:
         raise BrokenPipeError(notice)
 
-    with pytest.raises(BrokenPipeError, match=r"gone\.dot is gone"):
+    with pytest.raises(BrokenPipeError, match=r"gone\.dot no longer exists"):
         await process.engine.resume("run", Resume(), tell=hang_up)
     await process.engine.dropped.settle()
     run = (await process.load()).run
     assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "crash")
     process.agent.script = {}
     assert (await process.resume()).status is RunStatus.COMPLETED
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.REFUSE])
+@pytest.mark.parametrize("policy", ["interrupt", "requeue"])
+async def test_a_run_whose_claim_was_lost_on_the_way_returns_to_the_queue(
+    world: World, policy: str, fault: Fault
+) -> None:
+    """Its process lives, and has executed nothing of it: it was said to have crashed when its lease expired.
+
+    B2-3: a job that was taken and never begun is taken again.
+    """
+    process = await world.process()
+    await process.engine.submit(process.pipeline(line("a")), StartRequest(run_id="run", on_owner_loss=policy))
+    process.store.fail(fault)
+    with pytest.raises(StoreUnavailable):
+        await process.engine.take(StopSwitch())
+    await process.engine.dropped.settle()
+    run = (await process.load()).run
+    assert (run.status, run.losses) == (RunStatus.QUEUED, 0)
+    taken = await process.engine.take(StopSwitch())
+    assert taken is not None
+    other = await world.process()
+    assert not (await other.engine.sweep()).stopped
+    assert not (await process.engine.sweep()).stopped, "it executes the run"
+    assert (await taken[1]).run.status is RunStatus.COMPLETED
+    assert world.ledger.steps == ["a#1"]
+    assert await process.is_sound()
+
+
+async def test_a_cancelled_run_whose_claim_was_lost_is_cancelled(world: World) -> None:
+    process, other = await world.process(), await world.process()
+    await process.engine.submit(process.pipeline(line("a")), StartRequest(run_id="run"))
+    process.store.fail(Fault.LOSE_REPLY)
+    with pytest.raises(StoreUnavailable):
+        await process.engine.take(StopSwitch())
+    await other.engine.cancel("run")
+    await process.engine.dropped.settle()
+    assert (await process.load()).run.status is RunStatus.CANCELLED
+    assert world.ledger.steps == []

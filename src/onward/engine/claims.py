@@ -35,7 +35,7 @@ from typing import Protocol
 import msgspec
 
 from onward.clock import Alarm, Clock, Deadline, Ids
-from onward.engine.journal import Journal
+from onward.engine.journal import DecideRun, Journal
 from onward.engine.log import NO_TERMS, Folded, RequestTerms
 from onward.engine.persist import retry_store
 from onward.errors import (
@@ -212,14 +212,17 @@ class Dropped:
         """Whether it is still to be released."""
         return lease in self._leases
 
-    def drop(self, lease: Lease, error: BaseException | None = None) -> None:
-        """No longer count as the holder, and release the run in the background. `error` is why."""
+    def drop(self, lease: Lease, error: BaseException | None = None, *, is_unbegun: bool = False) -> None:
+        """No longer count as the holder, and release the run in the background. `error` is why.
+
+        `is_unbegun`: the run was taken from the queue, and nothing of it was executed.
+        """
         self.keep(lease)
         self._leases.add(lease)
         if not self._releasing:  # an app may live through several event loops, one after the other
             self._is_last = asyncio.Event()
         self._releasing[lease] = releasing = asyncio.create_task(
-            self._release_until_done(lease, _short(error))
+            self._release_until_done(lease, partial(self._release, lease, _short(error), is_unbegun))
         )
         releasing.add_done_callback(lambda _: self._forget(lease, releasing))
 
@@ -227,6 +230,7 @@ class Dropped:
         """Keep this lease after all: a dropped claim that was never written is repeated with its token."""
         was_dropped = lease in self._leases
         self._leases.discard(lease)
+        self._released.pop(lease, None)  # there was nothing to release, or its token would be in use
         if lease in self._releasing:
             self._releasing.pop(lease).cancel()
         return was_dropped
@@ -237,20 +241,16 @@ class Dropped:
         await asyncio.gather(*self._releasing.values(), return_exceptions=True)
         self._is_last.clear()
 
-    async def _release_until_done(self, lease: Lease, error: str) -> None:
+    async def _release_until_done(self, lease: Lease, release: DecideRun) -> None:
         pause_s = PAUSE_S_FIRST
-        while not await self._try_release(lease, error) and not self._is_last.is_set():
+        while not await self._try_release(lease, release) and not self._is_last.is_set():
             await self._clock.wait_s(pause_s, self._is_last)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
-    async def _try_release(self, lease: Lease, error: str) -> bool:
+    async def _try_release(self, lease: Lease, release: DecideRun) -> bool:
         """Whether no other try is needed: the run is released, or it can never be."""
         try:
-            await self._journal.control(
-                lease.run_id,
-                partial(self._release, lease, error),
-                append_id=self._ids.unique(),
-            )
+            await self._journal.control(lease.run_id, release, append_id=self._ids.unique())
         except StoreGone:
             return True  # this process cannot reach this database again
         except RunNotFound:
@@ -262,9 +262,14 @@ class Dropped:
         self._leases.discard(lease)
         return True
 
-    def _release(self, lease: Lease, error: str, current: Folded) -> Sequence[Event]:
+    def _release(self, lease: Lease, error: str, is_unbegun: bool, current: Folded) -> Sequence[Event]:
         return decide_release(
-            current.run, owner=lease.owner, token=lease.token, now_us=self._clock.now_us(), error=error
+            current.run,
+            owner=lease.owner,
+            token=lease.token,
+            now_us=self._clock.now_us(),
+            error=error,
+            is_unbegun=is_unbegun,
         )
 
     def _note_released(self, lease: Lease) -> None:

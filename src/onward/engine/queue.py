@@ -6,6 +6,7 @@ on this machine. Every worker also sweeps, all the time: it takes over the runs 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -17,8 +18,8 @@ from msgspec.structs import replace
 
 from onward.clock import Clock
 from onward.engine.awaited import AwaitedRuns
-from onward.engine.claims import Claims
-from onward.engine.journal import Journal
+from onward.engine.claims import Claims, Dropped
+from onward.engine.journal import DecideRun, Journal
 from onward.engine.log import Folded
 from onward.engine.loop import Runner
 from onward.engine.messages import MessageTidying
@@ -34,10 +35,10 @@ from onward.errors import (
 )
 from onward.machine.decide.owner_loss import decide_loss
 from onward.machine.decide.requests import decide_claim
-from onward.model.events import Event
+from onward.model.events import Event, RunClaimed
 from onward.model.row import GateRow, handlers_missing, needed_directory
 from onward.model.run import Run, RunStatus
-from onward.store.port.leases import Workers
+from onward.store.port.leases import Lease, Workers
 from onward.store.port.log import TakeFilter
 from onward.store.port.runs import GateQuery, Gates, Measures, Runs
 
@@ -101,6 +102,27 @@ class _Skipped(msgspec.Struct, frozen=True):
     until_s: float
 
 
+class _Claiming:
+    """One claim from the queue. If its reply is lost, the run may be held here without being executed."""
+
+    def __init__(self, claim: DecideRun, dropped: Dropped) -> None:
+        self._claim, self._dropped = claim, dropped
+        self._lease: Lease | None = None
+
+    def decided(self, current: Folded) -> Sequence[Event]:
+        """What claims the run, if it can be claimed."""
+        self._lease, events = None, self._claim(current)
+        for claimed in (event for event in events if isinstance(event, RunClaimed)):
+            self._lease = Lease(current.run.id, claimed.worker, claimed.token)
+            self._dropped.keep(self._lease)
+        return events
+
+    def failed(self, error: BaseException) -> None:
+        """Give back what may have been claimed: nothing of it was executed."""
+        if self._lease is not None:
+            self._dropped.drop(self._lease, error, is_unbegun=True)
+
+
 class RunQueue:
     """Takes due runs. One that cannot be claimed, or executed, is skipped for a while, longer each time.
 
@@ -140,10 +162,13 @@ class RunQueue:
         """The run that this process holds now, or None when nothing that it can serve is due."""
         refused: set[str] = set()
         while True:
+            claiming = _Claiming(self._claim, self._claims.dropped)
             try:
-                folded = await self._journal.take(self._filter(), self._claim, self._skip)
-            except StoreError:
-                await self._note_failures()
+                folded = await self._journal.take(self._filter(), claiming.decided, self._skip)
+            except (StoreError, asyncio.CancelledError) as error:
+                claiming.failed(error)
+                if isinstance(error, StoreError):
+                    await self._note_failures()
                 raise
             has_failed = await self._note_failures()
             if folded is not None and folded.run.status is RunStatus.RUNNING:

@@ -37,14 +37,19 @@ def decide_loss(run: Run, holder_view: HolderView, *, is_restart: bool = False) 
     return _taken(run, holder_view.asker, holder_view.now_us, died, stop)
 
 
-def decide_release(run: Run, *, owner: str, token: int, now_us: int, error: str = "") -> tuple[ev.Event, ...]:
+def decide_release(
+    run: Run, *, owner: str, token: int, now_us: int, error: str = "", is_unbegun: bool = False
+) -> tuple[ev.Event, ...]:
     """Release a run that its holder does not execute any more; nothing if it is not held by this lease.
 
-    `error` is what ended the execution, if an error did.
+    `error` is what ended the execution, if an error did. `is_unbegun`: the run was taken from the queue, and
+    nothing of it was executed, so it returns there; no process died, and its policy is not asked.
     """
     if run.status is not RunStatus.RUNNING or (run.worker, run.token) != (owner, token):
         return ()
     why = f"{GIVEN_UP}: {error}" if error else GIVEN_UP
+    if is_unbegun:
+        return requested_stop(run) or (ev.RunQueued(why=why, wake_at_us=now_us),)
     return _taken(run, owner, now_us, why, interruption(doubtful_step(run), reasons.CRASH, why))
 
 
