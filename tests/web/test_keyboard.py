@@ -97,6 +97,7 @@ def test_the_interrupted_run_is_found_and_resumed_with_single_letters(
     page.keyboard.press("/")
     page.keyboard.type("bakery")
     expect(page.get_by_role("cell", name="Completed")).to_have_count(0)
+    expect(page.get_by_role("cell", name="Interrupted")).to_be_visible()
     page.keyboard.press("Tab")  # out of the field: letters are text in it
     page.keyboard.press("j")
     page.keyboard.press("Enter")

@@ -40,8 +40,8 @@ export function Shell({ rail = false, onJump, children }: { rail?: boolean; onJu
       <a className="btn ink skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById('main')?.focus() }}>Skip to the content</a>
       <nav className="side" aria-label="Main">
         <Link href="/runs" className="brand" aria-label="Onward"><Logo /><span className="nl">Onward</span></Link>
-        <button type="button" className="jumpto" aria-label="Search or jump to" aria-keyshortcuts="Control+K Meta+K" title={rail ? `Search or jump to (${JUMP})` : undefined} onClick={onJump}>
-          <Icon name="search" size={rail ? '' : 'sm'} /><span className="nl grow">Search or jump to</span><kbd>{JUMP}</kbd>
+        <button type="button" className="jumpto" aria-keyshortcuts="Control+K Meta+K" title={rail ? `Search or jump to (${JUMP})` : undefined} onClick={onJump}>
+          <Icon name="search" size={rail ? '' : 'sm'} /><span className="nl grow">Search or jump to</span><kbd aria-hidden="true">{JUMP}</kbd>
         </button>
         {PLACES.map(({ path: to, name, icon }) => {
           const on = path === to || path.startsWith(`${to}/`)
