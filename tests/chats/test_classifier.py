@@ -60,7 +60,7 @@ async def test_rules_read_a_message_that_the_model_does_not(world: World, answer
     await desk.sweep()
     (run,) = await desk.runs()
     assert facts_of(run).intent == "build"
-    assert any("rules, because openai:small did not answer" in text for text in await desk.spoken())
+    assert any("rules, because openai:small did not respond" in text for text in await desk.spoken())
 
 
 async def test_a_reading_that_stopped_holds_up_nothing(world: World) -> None:
@@ -86,7 +86,7 @@ async def test_a_model_that_never_answers_holds_up_a_message_for_a_minute_at_mos
     await desk.sweep()
     (run,) = await desk.runs()
     assert facts_of(run).intent == "build"
-    assert any("rules, because openai:small did not answer" in text for text in await desk.spoken())
+    assert any("rules, because openai:small did not respond" in text for text in await desk.spoken())
 
 
 async def test_messages_that_are_read_start_runs_in_their_order(world: World) -> None:

@@ -113,16 +113,20 @@ def _next_command(run: Mapping[str, Any], common: Common, answer: Sequence[str])
 
 
 def _of_awaited(run: Mapping[str, Any], common: Common) -> str | None:
-    """What to type about the first of the runs that it waits for; None if it asks something itself."""
+    """What to type about the first of the runs that it waits for; None if it asks something itself.
+
+    A run in a list does not say what it waits for.
+    """
+    awaits = run.get("awaits", ())
     if any(gate["decided"] is None for gate in run["gates"]):
         return None
-    for child in run["awaits"]:
+    for child in awaits:
         match child["status"]:
             case "waiting":
                 return common.command("answer", called(child["id"]))
             case "paused" | "interrupted":
                 return common.command("resume", called(child["id"]))
-    return common.command("resume", called(run["id"])) if run["awaits"] else None
+    return common.command("resume", called(run["id"])) if awaits else None
 
 
 def _raise(limit: LimitStop | None) -> tuple[str, ...]:
