@@ -45,7 +45,7 @@ def test_a_file_that_is_there_is_never_overwritten(shell: Shell) -> None:
     shell.write("graph.dot", "mine")
     done = shell.inside("init")
     assert done.code == 2
-    assert "graph.dot is there already" in done.err
+    assert "graph.dot already exists" in done.err
     assert (shell.directory / "graph.dot").read_text() == "mine"
     assert not (shell.directory / "flow.py").exists()
 

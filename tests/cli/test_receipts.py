@@ -57,7 +57,7 @@ def test_what_the_log_does_not_stand_for_is_named_and_put_right(shell: Shell) ->
     done = shell.inside("receipts", "work")
     assert done.code == 0
     assert "altered: a-tool.json is not what event" in done.err
-    assert "wrong_schema: z-tool.json is no receipt of version 1" in done.err
+    assert "wrong_schema: z-tool.json is not a valid receipt of version 1" in done.err
     assert (where / "a-tool.json").read_bytes() == good
     assert (where / "z-tool.json.before-1").exists(), "moved aside, not deleted"
     assert (where / "z-tool.draft.json").exists(), "a draft is nobody's receipt"

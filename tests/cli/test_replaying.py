@@ -43,8 +43,8 @@ def test_a_replay_of_a_file_that_is_gone_says_so(shell: Shell) -> None:
     (shell.directory / "work.dot").unlink()
     done = shell.inside("replay", "work", "--from", "b", "--no-run", "--json")
     assert done.code == 0
-    assert "is gone; continuing with the source stored with the run" in done.json["notice"]
-    assert "is gone; continuing with the source stored with the run" in done.err
+    assert "no longer exists; continuing with the source stored with the run" in done.json["notice"]
+    assert "no longer exists; continuing with the source stored with the run" in done.err
 
 
 def test_a_replay_that_names_no_place_is_told_the_checkpoints(shell: Shell) -> None:

@@ -151,7 +151,7 @@ def test_a_script_that_cannot_be_played_is_refused_with_its_place(loop: Shell, t
 
 def test_an_entry_for_what_is_executed_for_real_is_refused(loop: Shell) -> None:
     done = script(loop, {"check": [{}]}, "--real-tools", "--app", "mine:app")
-    assert (done.code, "check: is executed under --real-tools" in done.err) == (2, True)
+    assert (done.code, "check: is executed with --real-tools" in done.err) == (2, True)
 
 
 def test_real_tools_alone_mean_nothing(loop: Shell) -> None:

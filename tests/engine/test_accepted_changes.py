@@ -47,7 +47,7 @@ async def test_a_change_that_no_longer_fits_the_run_is_refused(world: World, tmp
     path.write_text(TWO.replace("c ->", "e ->").replace("c [", "e [").replace("-> c", "-> e"))
     log = partial(AnsweredFirst, asking=asking)
     process = await world.process(wrap=partial(FaultyStore, log=log))
-    with pytest.raises(Refused, match="still needs: c"):
+    with pytest.raises(Refused, match="run needs: c"):
         await process.resume(accept_changes=True)
     assert isinstance(process.store.log, AnsweredFirst)
     assert process.store.log.was_answered

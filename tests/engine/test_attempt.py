@@ -145,6 +145,6 @@ async def test_a_handler_may_put_its_step_off_only_when_it_was_asked_to_stop() -
     step, patient = step_context(), Scripted({"a": [Postponed("later")]})
     refused = await AttemptRunner(ManualClock()).run(patient, step)
     assert isinstance(refused, Result)
-    assert (refused.retryable, "without being asked" in refused.failure_reason) == (False, True)
+    assert (refused.retryable, "without a request" in refused.failure_reason) == (False, True)
     step.stopping.set()
     assert await AttemptRunner(ManualClock()).run(patient, step) == Interrupted("later")

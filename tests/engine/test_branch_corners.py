@@ -214,7 +214,7 @@ async def test_a_changed_pipeline_must_still_have_the_join_of_open_branches(
     door.open()
     assert (await running).run.status is RunStatus.PAUSED
     path.write_text(source.replace("join", "meet"), encoding="utf-8")
-    with pytest.raises(Refused, match="still needs: join"):
+    with pytest.raises(Refused, match="run needs: join"):
         await process.resume(accept_changes=True)
     path.write_text(
         source.replace("c [prompt=x]", "c [prompt=y]; d [prompt=x]").replace("c -> join", "c -> d -> join"),

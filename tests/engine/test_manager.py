@@ -789,7 +789,7 @@ async def test_a_child_whose_directory_is_not_there_is_told_before_it_exists(
     desk.child(line("a"))
     process = await world.process({}, clock=still())
     run = await start(process, desk.parent(graph='stack.child_workdir="../nowhere"'))
-    assert f"there is no directory {desk.directory.parent / 'nowhere'}" in run.detail
+    assert f"the directory {desk.directory.parent / 'nowhere'} does not exist" in run.detail
     with pytest.raises(RunNotFound):
         await child_run(process)
 

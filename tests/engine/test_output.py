@@ -263,7 +263,7 @@ def test_of_a_long_output_the_beginning_and_the_end_are_written(tmp_path: Path) 
     assert path.read_bytes() == b"0123456"
     file.add(b"789abcdef")
     file.add(b"ghi")
-    assert path.read_bytes().startswith(b"0123456789\n[onward: the output goes on;")
+    assert path.read_bytes().startswith(b"0123456789\n[onward: the output continues;")
     file.close()
     head, note, cut, tail = [part for part in path.read_text().split("\n") if part]
     assert (head, tail) == ("0123456789", "efghi")

@@ -116,7 +116,7 @@ async def test_a_function_that_outlives_all_patience_stops_the_run_in_doubt(
     run = await ending(process, driving)
     assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "in_doubt")
     assert charge.ledger == ["begun"], "no attempt begins beside one that still runs"
-    for said in ("a#1", "timed out after 5 s", f"process {os.getpid()}", "thread", "cannot be ended"):
+    for said in ("a#1", "timed out after 5 s", f"process {os.getpid()}", "thread", "cannot be stopped"):
         assert said in run.detail
     with pytest.raises(Refused) as refused:
         await process.resume()
@@ -168,7 +168,7 @@ async def test_a_pause_now_waits_for_a_function_and_then_leaves_it_in_doubt(
     with pytest.raises(Refused) as refused:
         await (await memory.process(handlers={"work": FunctionHandler(charge)})).resume()
     assert refused.value.code == "in_doubt"
-    assert "(paused by ann, and its function is running in thread 'onward run/a#1'" in str(refused.value)
+    assert "(paused by ann, and its function still runs in thread 'onward run/a#1'" in str(refused.value)
     assert charge.ledger == ["begun"]
 
 

@@ -181,7 +181,7 @@ async def test_a_prompt_that_cannot_be_stored_is_refused_in_plain_words(memory: 
 
     process = await asking(memory, model(), asking_half)
     run = await begin(process, asking_half.bind())
-    assert "the prompt of agent 'agent' contains half of a character" in run.detail
+    assert "the prompt of agent 'agent' contains a lone surrogate" in run.detail
 
 
 async def test_an_agent_that_never_answers_with_its_type_fails_and_asks_anew_when_it_is_resumed(
@@ -195,7 +195,7 @@ async def test_an_agent_that_never_answers_with_its_type_fails_and_asks_anew_whe
     process = await asking(memory, scripted, pricing)
     run = await begin(process, pricing.bind())
     assert run.status is RunStatus.FAILED
-    assert "step 'agent' failed: AgentFailed: the answer cannot be used" in run.detail
+    assert "step 'agent' failed: AgentFailed: the response cannot be used" in run.detail
     assert len(scripted.received) == 3
     assert result(await process.resume()) == 4
     assert len(scripted.received) == 4
@@ -641,7 +641,7 @@ async def test_an_answer_counts_only_for_the_question_that_was_put(memory: World
     run = await process.resume()
     assert "yes to 5000000" not in [said_last(one) for one in scripted.received]
     assert (run.status, run.reason) == (RunStatus.FAILED, "step_failed"), (run.status, run.reason, run.detail)
-    assert "asks another question under" in run.detail
+    assert "asks a different question under" in run.detail
     assert await process.is_sound()
 
 

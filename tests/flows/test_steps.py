@@ -386,9 +386,9 @@ async def test_a_result_that_is_not_what_the_step_declares_fails_the_step(memory
 @pytest.mark.parametrize(
     ("returned", "told"),
     [
-        (float("nan"), "is nan, which JSON cannot hold"),
+        (float("nan"), "is nan, which JSON cannot represent"),
         (object(), "is a object, which cannot be stored"),
-        ("a\ud83d", "contains half of a character"),
+        ("a\ud83d", "contains a lone surrogate"),
         ("three", "is not what it declares: Expected `int`, got `str`"),
     ],
 )
@@ -556,7 +556,7 @@ def test_what_cannot_be_a_flow_or_a_step_is_refused_where_it_is_defined() -> Non
         @step(name="m1")
         async def m() -> None: ...
 
-    with pytest.raises(InvalidInput, match="a thread cannot be ended"):
+    with pytest.raises(InvalidInput, match="a thread cannot be stopped"):
 
         @step(timeout="10m")
         def plain() -> None: ...

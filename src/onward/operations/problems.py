@@ -37,6 +37,8 @@ STATUSES: Mapping[type[errors.OnwardError], int] = {
     errors.EffectFailed: CONFLICT,
     errors.CallFailed: DEFECT,
     errors.AgentFailed: DEFECT,
+    errors.CallStillRunning: DEFECT,
+    errors.GraphFailed: DEFECT,
     errors.ResultLost: DEFECT,
     errors.CallTimedOut: DEFECT,
     errors.StepFailed: DEFECT,
