@@ -338,7 +338,7 @@ class Renderer:
         metrics = {one["name"]: one["value"] for one in self._tab.send("Performance.getMetrics")["metrics"]}
         processes = self._browser.send("SystemInfo.getProcessInfo")["processInfo"]
         renderers = [one["id"] for one in processes if one["type"] == "renderer"]
-        shown = self._page.evaluate("() => document.querySelector('[role=log]').innerText.length")
+        shown = self._page.evaluate("() => document.querySelector('[role=log]').textContent.length")
         return Reading(
             cpu_s=sum(cpu_s(pid) for pid in renderers),
             mb=sum(resident_mb(pid) for pid in renderers),

@@ -50,13 +50,24 @@ const Html = memo(function Html({ text, className }: { text: string; className: 
   return <div className={className} dangerouslySetInnerHTML={{ __html: made as unknown as string }} />
 })
 
+/** Finished blocks of a growing text, so many together that the browser can leave out those that are off the screen. */
+const CHUNK = 32
+const Chunk = memo(
+  function Chunk({ blocks }: { blocks: readonly string[] }) {
+    return <div className="chunk">{blocks.map((block, at) => <Html key={at} text={block} className="block" />)}</div>
+  },
+  (before, now) => before.blocks.every((block, at) => block === now.blocks[at]),
+)
+
 function Growing({ text }: { text: string }) {
   const known = useRef(NOTHING)
   const now = useMemo(() => (known.current = settle(known.current, text, lex)), [text])
+  const chunks = Math.floor(now.blocks.length / CHUNK)
   return (
     <div className="prose">
-      {now.blocks.map((block, at) => <Html key={at} text={block} className="block" />)}
-      {now.tail && <Html key={now.blocks.length} text={now.tail} className="block" />}
+      {Array.from({ length: chunks }, (_, at) => <Chunk key={`c${at}`} blocks={now.blocks.slice(at * CHUNK, (at + 1) * CHUNK)} />)}
+      {now.blocks.slice(chunks * CHUNK).map((block, at) => <Html key={at} text={block} className="block" />)}
+      {now.tail && <Html key={now.blocks.length % CHUNK} text={now.tail} className="block" />}
     </div>
   )
 }
