@@ -118,6 +118,8 @@ async def test_a_stream_ends_with_its_run_and_does_not_begin_behind_it(server: F
         ("/api/messages", 422),
         ("/api/runs/story/events?after=x", 422),
         ("/api/runs/story/events?after=-1", 422),
+        ("/api/runs/story/events?after=999", 422),  # else it would wait for event 1,000 without a word
+        ("/api/messages?of=story&after=999", 422),
         ("/api/runs/story/events?limit=5", 422),
         ("/api/feed?after=99999999999999999999", 422),
     ],

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Coroutine, Iterable, Sequence
 
 from onward.clock import Clock
-from onward.errors import HistoryCorrupt, OnwardError, RunNotFound, StoreCorrupt, StoreError
+from onward.errors import HistoryCorrupt, InvalidInput, OnwardError, RunNotFound, StoreCorrupt, StoreError
 from onward.model.run import RunStatus
 from onward.server.feeds.frames import Batch, Frame, notice
 from onward.server.feeds.readers import UNREACHABLE, Reader
@@ -160,9 +160,14 @@ class Hub:
 
     async def _join(self, reader: Reader, key: object, topic: Topic, after: int, is_only: bool) -> None:
         line = self._lines.get(key)
-        if line is None:
+        if line is None or after > line.cursor:
             seen = await self._see(topic.runs, topic.chats, with_number=key == "feed")
-            line = self._lines.setdefault(key, Line(topic, topic.end(seen)))
+            end = topic.end(seen)
+            if after > end:  # of another run of this name, or of a database that is no more
+                raise InvalidInput(
+                    f"the stream ends at {end}, and {after} was never in it; begin at {end} or before."
+                )
+            line = self._lines.setdefault(key, Line(topic, end))
             self._is_new = True
         if reader.is_closed:
             self._drop_line(key)
