@@ -31,6 +31,15 @@ async def test_nothing_is_told_without_a_credential(door: Door) -> None:
     assert (await door.get("/healthz", role=None)).status == 200
 
 
+async def test_a_load_balancer_may_ask_for_the_head_of_what_is_open(door: Door) -> None:
+    for path in ("/healthz", "/readyz", "/favicon.svg"):
+        there = await door.get(path, role=None)
+        head = await door.ask("HEAD", path, role=None)
+        assert (head.status, head.headers) == (there.status, there.headers)
+    assert (await door.ask("HEAD", "/api/runs", role=None)).code == "no_credential"
+    assert (await door.ask("HEAD", "/api/feed")).status == 405
+
+
 async def test_a_run_is_created_listed_and_cancelled(door: Door) -> None:
     await registered(door)
     made = await door.post("/api/runs", {"pipeline": "site"}, role="operator")

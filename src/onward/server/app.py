@@ -136,6 +136,8 @@ class App:
     async def _answered(self, scope: Scope, receive: Receive, id: str) -> Response:
         headers, method, path = scope["headers"], scope["method"], scope["path"]
         accept = _accepted(headers)
+        if method == "HEAD" and _openness("GET", path, accept)[0]:
+            method = "GET"  # as load balancers and link checkers ask; the protocol sends no body
         is_open, is_linked = _openness(method, path, accept)
         self._hosts.check(headers, is_navigation_allowed=is_linked)
         address = self._address(scope)
