@@ -36,6 +36,7 @@ async def submitted(process: Process, *run_ids: str) -> None:
 
 async def taken_by(process: Process) -> str | None:
     """The run that a worker takes now, and drives to its end."""
+    await process.engine.dropped.settle()  # a claim that failed may be released just now: it is passed over
     taken = await process.engine.take(StopSwitch())
     if taken is None:
         return None
