@@ -61,13 +61,11 @@ def test_each_attempt_keeps_what_it_printed(site: Site, shell: Shell, windows: W
     expect(other.page.get_by_role("tabpanel", name="Log")).to_contain_text("number 2")
 
 
-def test_receipts_are_listed_and_one_that_was_altered_is_named(
-    site: Site, shell: Shell, windows: Windows
-) -> None:
+def test_receipts_are_listed_and_one_that_was_altered_is_named(site: Site, windows: Windows) -> None:
     site.add("line", pipeline(("a", "true"), ("b", "true")))
     run = site.run("line")
     site.server.until(run, "completed")
-    here = shell("receipts", run, "--json").json
+    here = site.shell("receipts", run, "--json").json
     (altered,) = (Path(here["directory"]) / "receipts").glob("*b*")
     kept = altered.read_bytes()
     altered.write_text("{}")
