@@ -13,8 +13,8 @@ from tests.crash.streams import kill_at_flushes, kill_at_random
 
 KILLS = 8
 FLUSHES = 3
-SHARE_MIN = 0.8
-"""About 0.93 on a machine that has time, and never as little as with four flushes a second, which is 0.65."""
+SHARE_MIN = 0.7
+"""About 0.93 on a machine that has time, 0.75 at five times its load; 0.65 with four flushes a second."""
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
