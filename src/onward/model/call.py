@@ -234,7 +234,7 @@ class HoldsLifted(Event, frozen=True, kw_only=True):
 
 
 class LimitWarned(Event, frozen=True, kw_only=True):
-    """A scope that the run's calls count in has spent 80 % of a limit; said once, until that is changed.
+    """A scope of the run's calls has spent 80 % of a limit; reported once, until the limit changes.
 
     `measure` is tokens, cost (in millionths of a dollar) or calls.
     """

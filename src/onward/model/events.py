@@ -242,7 +242,7 @@ class RunClaimed(Event, frozen=True, kw_only=True):
 
 
 class PipelineChanged(Event, frozen=True, kw_only=True):
-    """A person accepted that the run continues with a changed definition. `plan` is its likely way."""
+    """A person accepted that the run continues with a changed definition. `plan` is its likely path."""
 
     pipeline_hash: str
     before: str
@@ -251,7 +251,7 @@ class PipelineChanged(Event, frozen=True, kw_only=True):
 
 
 class WorkdirChanged(Event, frozen=True, kw_only=True):
-    """A person named another directory for the run's commands to work in."""
+    """A person chose another working directory for the commands of the run."""
 
     workdir: str
     before: str | None
@@ -341,7 +341,7 @@ class RunResumed(Event, frozen=True, kw_only=True):
 
 
 class RunDismissed(Event, frozen=True, kw_only=True):
-    """A person does not want to be offered this stopped run any more. It can still be resumed by name."""
+    """A person dismissed a stopped run: it is no longer offered, but can still be resumed by name."""
 
     by: str
 

@@ -78,7 +78,7 @@ class GateOpened(Event, frozen=True, kw_only=True):
 
 
 class GateDecided(Event, frozen=True, kw_only=True):
-    """A human, or a rule, answered a gate. The first answer is the answer.
+    """A human, or a rule, answered a gate. The first answer counts.
 
     `rejected`: the answer is no, and there is no edge for it; inside a step, that the answer is no.
     `expired`: no one answered in time, and the rule for the deadline applied. Version 1 had neither.

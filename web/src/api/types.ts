@@ -536,7 +536,7 @@ export interface ForkPoint {
   seq: number
 }
 
-/** A human, or a rule, answered a gate. The first answer is the answer. */
+/** A human, or a rule, answered a gate. The first answer counts. */
 export interface GateDecidedEvent {
   kind: "GateDecided"
   seq: number
@@ -787,7 +787,7 @@ export interface LimitStop {
   wanted: number
 }
 
-/** A scope that the run's calls count in has spent 80 % of a limit; said once, until that is changed. */
+/** A scope of the run's calls has spent 80 % of a limit; reported once, until the limit changes. */
 export interface LimitWarnedEvent {
   kind: "LimitWarned"
   seq: number
@@ -1026,7 +1026,7 @@ export interface PipelineAdded {
   warnings: string[]
 }
 
-/** A person accepted that the run continues with a changed definition. `plan` is its likely way. */
+/** A person accepted that the run continues with a changed definition. `plan` is its likely path. */
 export interface PipelineChangedEvent {
   kind: "PipelineChanged"
   seq: number
@@ -1243,7 +1243,7 @@ export interface RunCreatedEvent {
   plan?: string[]
 }
 
-/** A person does not want to be offered this stopped run any more. It can still be resumed by name. */
+/** A person dismissed a stopped run: it is no longer offered, but can still be resumed by name. */
 export interface RunDismissedEvent {
   kind: "RunDismissed"
   seq: number
@@ -1955,7 +1955,7 @@ export interface WaitingForShown {
   workers: number
 }
 
-/** A person named another directory for the run's commands to work in. */
+/** A person chose another working directory for the commands of the run. */
 export interface WorkdirChangedEvent {
   kind: "WorkdirChanged"
   seq: number
