@@ -164,7 +164,7 @@ def test_a_rejection_in_the_inbox_needs_a_reason_which_the_next_step_finds(
     run = asked(site)
     one = opened(site, windows, f"/gates?gate={run}:ask%231")
     one.page.get_by_role("button", name="Reject").click()
-    expect(one.page.locator(".toast")).to_contain_text("Say why")
+    expect(one.page.locator(".toast")).to_contain_text("Feedback is required")
     feedback = one.page.get_by_label("Feedback")
     expect(feedback).to_be_focused()
     assert site.server.get(f"/api/runs/{run}")["status"] == "waiting"

@@ -91,7 +91,7 @@ def test_a_viewer_sees_the_receipts_steps_and_is_not_refused(
     site.server.until(run, "completed")
     one = opened(site, windows, f"/runs/{run}?tab=receipts", token=viewer(site))
     expect(one.page.get_by_role("cell", name="a#1")).to_be_visible()
-    expect(one.page.get_by_text("Who may operate runs can read the files.")).to_be_visible()
+    expect(one.page.get_by_text("Only an operator can read the files.")).to_be_visible()
 
 
 @pytest.mark.parametrize(

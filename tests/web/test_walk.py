@@ -244,7 +244,7 @@ def test_a_limit_is_raised_and_the_run_resumed(browser: Browser, shell: Shell, w
         expect(banner.get_by_role("button", name="Resume pipeline")).to_have_count(0)
         field.fill("a lot")
         banner.get_by_role("button", name="Save limits").click()
-        expect(banner.get_by_role("alert")).to_have_text("Write a number, or none.")
+        expect(banner.get_by_role("alert")).to_have_text("Enter a number, or none.")
         field.fill("5,000,000,000,000,000")
         banner.get_by_role("button", name="Save limits").click()
         expect(banner.get_by_role("alert")).to_contain_text("not a whole number from 0 to")
@@ -345,7 +345,7 @@ def test_a_viewer_sees_no_action(site: Site, windows: Windows) -> None:
     for name in ("Cancel…", "Fork…", "Pause"):
         expect(one.page.get_by_role("button", name=name)).to_have_count(0)
     expect(one.page.get_by_role("button", name="Approve")).to_be_disabled()
-    expect(one.page.get_by_text("You may look, and an approver answers.")).to_be_visible()
+    expect(one.page.get_by_text("Only an approver can answer.")).to_be_visible()
 
 
 def test_who_is_refused_reads_why(site: Site, windows: Windows) -> None:

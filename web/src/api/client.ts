@@ -92,7 +92,7 @@ export async function ask<R>(path: string, { method = 'GET', query, body, key, h
   if (reply.status === 401 && path !== '/session') onSignedOut()
   throw new Problem(
     reply.status, String(said.code ?? 'internal'),
-    String(said.detail ?? said.title ?? `The server answered ${reply.status}.`),
+    String(said.detail ?? said.title ?? `The server returned ${reply.status}.`),
     String(said.advice ?? ''), (said.details ?? {}) as Record<string, unknown>, String(said.request ?? ''),
   )
 }

@@ -60,8 +60,8 @@ function NoChats() {
       <Title>Chats</Title>
       <div className="top"><h1>Chats</h1></div>
       <div className="start"><div className="in">
-        <h2 style={{ fontSize: 20, lineHeight: '28px', fontWeight: 620 }}>Nobody has said anything yet.</h2>
-        <p className="mid">A chat is a conversation that runs belong to. Its first message starts one.</p>
+        <h2 style={{ fontSize: 20, lineHeight: '28px', fontWeight: 620 }}>No messages yet.</h2>
+        <p className="mid">A chat is a conversation that runs belong to. The first message starts a run.</p>
         <Command>onward chat hello "What can you do?"</Command>
       </div></div>
     </>
@@ -158,7 +158,7 @@ function Talk({ page }: { page: ChatPage }) {
         const before = messages[at - 1]
         const shown = one.state === 'streaming' && !open.has(one.run) ? { ...one, state: 'interrupted' } : one
         return <ChatMessage key={one.id} said={shown} facts={facts.get(one.id)} isFirst={before?.step !== one.step || before.run !== one.run || before.role !== one.role} />
-      }) : <p className="dim">Nothing was said yet.</p>}
+      }) : <p className="dim">No messages yet.</p>}
       {page.waiting.map((one) => <div key={one.message} className="grid" style={{ justifyItems: 'end', gap: 4 }}><div className="me" style={{ opacity: 0.7 }}>{one.text}</div><span className="dim small">waits until the run has ended</span></div>)}
     </Following>
   )

@@ -55,13 +55,13 @@ export default function Gates() {
       {query.isError && !query.data ? <ErrorBox error={query.error} again={() => void query.refetch()} />
         : query.isPending ? <Skeleton height="64px" />
         : !all.length && !wanted ? (
-          <div className="none"><p>Nobody is asked anything. A run that needs a person appears here.</p><Command>onward answer</Command></div>
+          <div className="none"><p>No open questions. A run that needs a person appears here.</p><Command>onward answer</Command></div>
         ) : (
           <div className="inbox">
             <nav className={`gl ${wanted ? 'hide-s' : ''}`} aria-label="Questions">
               <Group name="Due soon" gates={soon} at={gate} />
               <Group name="No deadline" gates={later} at={gate} />
-              {!all.length && <p className="dim" style={{ padding: 24 }}>Nothing is open.</p>}
+              {!all.length && <p className="dim" style={{ padding: 24 }}>No open questions.</p>}
             </nav>
             {gate ? <Detail key={nameOf(gate)} gate={gate} /> : wanted && <Answered name={wanted} />}
           </div>
@@ -89,7 +89,7 @@ function Group({ name, gates, at }: { name: string; gates: readonly GateListed[]
 
 function Answered({ name }: { name: string }) {
   const run = name.split(':')[0]!
-  return <div className="none"><p>This question is not open any more: it was answered, it expired, or its run ended.</p><Link className="btn" href={runAddress(run)}><Icon name="runs" size="sm" />Open run</Link></div>
+  return <div className="none"><p>This question is closed: it was answered, it expired, or its run ended.</p><Link className="btn" href={runAddress(run)}><Icon name="runs" size="sm" />Open run</Link></div>
 }
 
 function Detail({ gate }: { gate: GateListed }) {

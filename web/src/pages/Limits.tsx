@@ -68,7 +68,7 @@ function Today() {
       <div className="card"><span className="h">Today, UTC</span><b>{total(usage?.cost_micro ?? 0, usage?.tokens ?? 0)}</b><Meter spent={usage?.cost_micro ?? 0} reserved={cost?.reserved ?? 0} limit={limit} /><div className="line">{limit ? `of ${money(limit)}` : 'no limit'}<span className="grow" />{!!cost?.reserved && `${money(cost.reserved)} reserved`}</div></div>
       <div className="card"><span className="h">Tokens today</span><b>{whole(usage?.tokens ?? 0)}</b><Meter spent={usage?.tokens ?? 0} reserved={scope?.tokens.reserved ?? 0} limit={tokenLimit} /><div className="line">{whole(usage?.input ?? 0)} in · {whole(usage?.output ?? 0)} out{guessed > 0 && ` · ${whole(guessed)} estimated`}</div></div>
       <div className="card"><span className="h">Read from a cache</span><b>{whole(usage?.cached ?? 0)}</b><Meter spent={usage?.cached ?? 0} reserved={0} limit={usage?.input || null} /><div className="line">of {whole(usage?.input ?? 0)} tokens in, {counted(usage?.calls ?? 0, 'call')}</div></div>
-      <div className="card"><span className="h">Estimated, not confirmed</span><b>{whole(estimated)}</b><Meter spent={0} reserved={estimated} limit={calls || null} /><div className="line">{counted(estimated, 'call')} whose process died{stats && stats.runs.stalled ? ` · ${stats.runs.stalled} runs without their process` : ''}</div></div>
+      <div className="card"><span className="h">Estimated, not confirmed</span><b>{whole(estimated)}</b><Meter spent={0} reserved={estimated} limit={calls || null} /><div className="line">{counted(estimated, 'call')} whose process died{stats && stats.runs.stalled ? ` · ${counted(stats.runs.stalled, 'stalled run')}` : ''}</div></div>
     </div>
   )
 }
@@ -86,7 +86,7 @@ function Usage({ by }: { by: (typeof BYS)[number] }) {
   return (
     <section className="card" aria-label={name}>
       <header>{name}<span className="grow" />{limit && <span className="leg" style={{ fontWeight: 450 }}>{limitIsNear(bars, limit) ? <span><i style={{ background: 'var(--interrupted-solid)', height: 2, verticalAlign: 3 }} />limit</span> : <span className="dim">limit {money(limit)}, far above</span>}</span>}</header>
-      {!usage.length ? <div className="none"><p>Nothing was spent yet.</p></div>
+      {!usage.length ? <div className="none"><p>No usage yet.</p></div>
         : by === 'day' ? <div style={{ padding: '14px 16px 8px' }}><Bars label={name} bars={bars} words={isPriced ? money : whole} limit={limit} /></div>
         : <UsageTable usage={usage.slice(0, 20)} by={by} isPriced={isPriced} />}
     </section>
@@ -155,7 +155,7 @@ function Scopes() {
   }
   return (
     <section className="card" aria-label="Limits" style={{ overflow: 'hidden' }}>
-      <header>Limits<span className="dim hide-s" style={{ fontWeight: 450 }}>belong to the database and hold for every process</span><span className="grow" />
+      <header>Limits<span className="dim hide-s" style={{ fontWeight: 450 }}>are stored in the database and apply to every process</span><span className="grow" />
         {admin && <button type="button" className="btn sm" onClick={() => setAdds(true)}><Icon name="plus" size="xs" />Set a limit</button>}
         {admin && own.length > 0 && <button type="button" className="link small" onClick={() => setResets(true)}>Reset all</button>}
       </header>
@@ -163,12 +163,12 @@ function Scopes() {
         <thead><tr><th>Scope</th><th className="hide-s">What</th><th className="hide-s">Spent and reserved</th><th className="right">Used</th><th className="right">Limit</th><th><span className="sr">Actions</span></th></tr></thead>
         <tbody>
           {lines.map((line) => <LimitRow key={`${line.scope.scope}/${line.measure}`} line={line} onChanged={() => void read()} />)}
-          {query.data.chat_run_calls !== null && <tr><td className="strong">run <span className="dim" style={{ fontWeight: 450 }}>of a chat</span></td><td className="mid hide-s">calls</td><td className="hide-s" /><td className="right num">–</td><td className="right num">{whole(query.data.chat_run_calls)}</td><td className="right dim small">if nothing else is set</td></tr>}
+          {query.data.chat_run_calls !== null && <tr><td className="strong">run <span className="dim" style={{ fontWeight: 450 }}>of a chat</span></td><td className="mid hide-s">calls</td><td className="hide-s" /><td className="right num">–</td><td className="right num">{whole(query.data.chat_run_calls)}</td><td className="right dim small">unless a limit is set</td></tr>}
           {aside > 0 && !all && <tr><td colSpan={6}><button type="button" className="link" onClick={() => setAll(true)}>Show {counted(aside, 'limit')} of single runs</button></td></tr>}
         </tbody>
       </table>
       {adds && <AddLimit onClose={() => setAdds(false)} onDone={() => { setAdds(false); void read() }} />}
-      {resets && <ConfirmDialog title="Reset all limits?" yes="Reset all" onClose={() => setResets(false)} onYes={() => void resetAll()}>{counted(own.length, 'scope')} go back to the default of their kind: {own.slice(0, 5).join(', ')}{own.length > 5 ? ' …' : ''}.</ConfirmDialog>}
+      {resets && <ConfirmDialog title="Reset all limits?" yes="Reset all" onClose={() => setResets(false)} onYes={() => void resetAll()}>{counted(own.length, 'scope')} will use the default of their kind: {own.slice(0, 5).join(', ')}{own.length > 5 ? ' …' : ''}.</ConfirmDialog>}
     </section>
   )
 }
@@ -199,7 +199,7 @@ function LimitRow({ line, onChanged }: { line: Line; onChanged: () => void }) {
   }
   const save = () => act(() => {
     const value = parseAmount(measure, text ?? '')
-    if (value === null) throw new Problem(422, 'invalid_input', 'Write a number, or none.')
+    if (value === null) throw new Problem(422, 'invalid_input', 'Enter a number, or none.')
     return setLimit(scope.scope, measure, value)
   })
   const field = `limit ${scope.scope} ${measure}`
@@ -231,7 +231,7 @@ function AddLimit({ onClose, onDone }: { onClose: () => void; onDone: () => void
   const [error, setError] = useState('')
   const save = async () => {
     const value = parseAmount(measure, text)
-    if (value === null || !text.trim()) return setError('Write a number, or none.')
+    if (value === null || !text.trim()) return setError('Enter a number, or none.')
     try {
       await setLimit(name.trim() ? `${kind}/${name.trim()}` : kind, measure, value)
       onDone()

@@ -119,7 +119,7 @@ function Loaded({ page }: { page: RunPage }) {
 function Redirected({ page, go }: { page: RunPage; go: (to: string) => void }) {
   if (!page.restarted_as) return null
   const to = page.restarted_as
-  return <div className="offline"><span>This run continues as another.</span><button type="button" className="btn sm" onClick={() => go(runAddress(to))}>Open it</button></div>
+  return <div className="offline"><span>This run continues as another run.</span><button type="button" className="btn sm" onClick={() => go(runAddress(to))}>Open it</button></div>
 }
 
 function count(page: RunPage, tab: Tab): ReactNode {

@@ -51,7 +51,7 @@ function Messages({ page }: { page: RunPage }) {
   })
   if (query.isError && !query.data) return <ErrorBox error={query.error} again={() => void query.refetch()} />
   if (query.isPending) return <Skeleton />
-  if (!messages.length) return <div className="none"><p>No model has said anything in this run.</p></div>
+  if (!messages.length) return <div className="none"><p>No model output in this run.</p></div>
   return (
     <div className="pad" style={{ paddingTop: 20 }} ref={box}>
       <div style={{ height: rows.getTotalSize(), position: 'relative' }}>
@@ -168,10 +168,10 @@ function Receipts({ page }: { page: RunPage }) {
   return (
     <>
       {isElsewhere(query.error) && <p className="mid" style={{ padding: '14px 24px 6px' }}>{query.error.message}</p>}
-      {!may && rows.length > 0 && <p className="mid" style={{ padding: '14px 24px 6px' }}>Who may operate runs can read the files.</p>}
+      {!may && rows.length > 0 && <p className="mid" style={{ padding: '14px 24px 6px' }}>Only an operator can read the files.</p>}
       {found.map((one) => (
         <div key={one.file} className="line" role="alert" style={{ padding: '10px 24px 0', alignItems: 'flex-start' }}>
-          <StatusGlyph of="interrupted" /><span className="grow" style={{ overflowWrap: 'anywhere' }}>{one.says} <span className="dim">Only what the log stands for is trusted.</span></span>
+          <StatusGlyph of="interrupted" /><span className="grow" style={{ overflowWrap: 'anywhere' }}>{one.says} <span className="dim">Only receipts that match the log are trusted.</span></span>
         </div>
       ))}
       {rows.length ? (
@@ -184,7 +184,7 @@ function Receipts({ page }: { page: RunPage }) {
               <td className="right"><button type="button" className="link small" onClick={() => change({ tab: null, step: one.step, panel: 'receipt' }, true)}>Receipt</button></td>
             </tr>
           ))}</tbody></table>
-      ) : !found.length && <div className="none"><p>A step that finishes leaves a receipt. {page.steps_finished ? 'There is none on the server’s machine.' : 'None has finished.'}</p></div>}
+      ) : !found.length && <div className="none"><p>A finished step leaves a receipt. {page.steps_finished ? 'There are none on the server’s machine.' : 'No step has finished.'}</p></div>}
     </>
   )
 }
@@ -201,7 +201,7 @@ function Cost({ page }: { page: RunPage }) {
       <div className="kp">
         <div className="card"><span className="h">Cost</span><b>{costOf(calls, page.cost)}</b><div className="line">{whole(page.tokens)} tokens</div></div>
         <div className="card"><span className="h">{page.stops.length ? 'Kept through stops' : 'Kept if it stops'}</span><b>{page.kept.cost ? money(page.kept.cost) : counted(page.kept.answers, 'answer')}</b><div className="line">{page.kept.cost ? `${counted(page.kept.answers, 'answer')}, ` : 'and '}{counted(page.kept.steps, 'step')}</div></div>
-        <div className="card"><span className="h">Asked for again</span><b>{isOver ? '–' : whole(page.kept.again)}</b><div className="line">{isOver ? 'the run is over' : `${page.kept.again === 1 ? 'answer' : 'answers'}, ${when}`}</div></div>
+        <div className="card"><span className="h">Requested again</span><b>{isOver ? '–' : whole(page.kept.again)}</b><div className="line">{isOver ? 'the run has ended' : `${page.kept.again === 1 ? 'answer' : 'answers'}, ${when}`}</div></div>
         <div className="card"><span className="h">Stops</span><b>{whole(page.stops.length)}</b><div className="line">{page.claims > 1 ? `claimed ${whole(page.claims)} times` : 'claimed once'}</div></div>
       </div>
       {steps.length ? (
@@ -209,7 +209,7 @@ function Cost({ page }: { page: RunPage }) {
           <tbody>{[...steps].sort((a, b) => b.tokens - a.tokens).map((row) => (
             <tr key={row.key}><td className="strong" style={{ overflowWrap: 'anywhere' }}>{row.step}</td><td className="hide-s"><div className="meter"><i style={{ width: `${(row.tokens / most) * 100}%` }} /></div></td><td className="right num hide-s">{of(row.step).length}</td><td className="right num">{whole(row.tokens)}</td><td className="right num">{cost(row.cost)}</td></tr>
           ))}</tbody></table></div>
-      ) : <p className="mid">No model was asked in this run.</p>}
+      ) : <p className="mid">This run sent no requests to a model.</p>}
     </div>
   )
 }
@@ -236,7 +236,7 @@ function Lineage({ page }: { page: RunPage }) {
         <li className="line trow sel" style={{ padding: '0 16px', borderRadius: 8, cursor: 'default' }}><Icon name="target" size="sm" /><span className="mono strong">{page.display_id}</span><Status status={page.status} /><span className="mid">this run</span></li>
         <li><ol style={{ paddingLeft: 28 }}>{after.map(line)}</ol></li>
       </ol>
-      {!rows.length && !after.length && <p className="mid" style={{ padding: '16px' }}>This run was not forked. A fork takes over its finished steps and begins anew at a checkpoint, with changed values if you like.</p>}
+      {!rows.length && !after.length && <p className="mid" style={{ padding: '16px' }}>This run has no forks. A fork keeps the steps before a checkpoint and continues from there, with changed values if you like.</p>}
     </div>
   )
 }

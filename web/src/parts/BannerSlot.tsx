@@ -104,7 +104,7 @@ export const canResume = (run: RunState) =>
 
 /** Resume, with the retry icon: exactly where the server says that the run is recoverable. */
 export function Resume({ run, className = 'btn' }: { run: RunState; className?: string }) {
-  const off = canResume(run) ? undefined : 'The limit leaves no room yet: increase it first.'
+  const off = canResume(run) ? undefined : 'Increase the limit first.'
   return <ActionButton className={className} icon="retry" busy="Resuming…" off={off} act={resume(run)}>Resume</ActionButton>
 }
 

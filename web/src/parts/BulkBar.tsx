@@ -57,7 +57,7 @@ export function BulkBar({ runs, onClear }: { runs: readonly RunListed[]; onClear
       <button type="button" className="btn sm ghost icon" aria-label="Clear the selection" onClick={onClear}><Icon name="close" size="sm" /></button>
       {asks && (
         <ConfirmDialog title={`Cancel ${counted(open.length, 'run')}?`} yes={`Cancel ${open.length}`} onClose={() => setAsks(false)} onYes={() => void send(cancelMany, open, 'cancelled')}>
-          They end for good and cannot be resumed. What they finished can still be read, and forked.
+          They end for good and cannot be resumed. Finished steps can still be read and forked.
         </ConfirmDialog>
       )}
     </div>

@@ -13,11 +13,11 @@ import { toast, toastProblem } from './Toasts'
 /** What the next message does, by how the chat stands. */
 function promise(page: ChatPage): string {
   const run = page.runs[0]
-  if (page.gate) return page.gate.type === 'freeform' ? 'Answer here: the next message is the answer' : 'Answer with a choice, or ask something else'
-  if (page.banner?.kind === 'limit' && !page.banner.actions.includes('resume')) return 'Raise the limit, then say anything to continue'
-  if (page.interrupted_run) return 'Say anything to resume, for example “continue?”'
-  if (run && (run.status === 'running' || run.status === 'queued')) return 'Say something; it waits until this run has ended'
-  return 'Say what you want'
+  if (page.gate) return page.gate.type === 'freeform' ? 'Your next message is the answer' : 'Answer with a choice, or ask something else'
+  if (page.banner?.kind === 'limit' && !page.banner.actions.includes('resume')) return 'Raise the limit, then send any message to continue'
+  if (page.interrupted_run) return 'Send any message to resume, for example “continue?”'
+  if (run && (run.status === 'running' || run.status === 'queued')) return 'Write a message; it waits until this run has ended'
+  return 'Write a message'
 }
 
 const OUTCOMES = new Set(['gate', 'asked', 'limit', 'refused', 'steered', 'queued'])
@@ -45,7 +45,7 @@ export function Composer({ chat, page }: { chat: string; page: ChatPage }) {
   const submit = () => {
     if (text.trim() && !send.isPending && !offline) send.mutate()
   }
-  if (!may) return <p className="dim small">You may look, and an operator writes.</p>
+  if (!may) return <p className="dim small">Only an operator can send messages.</p>
   return (
     <form className="comp" onSubmit={(event) => { event.preventDefault(); submit() }}>
       <textarea

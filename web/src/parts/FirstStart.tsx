@@ -32,14 +32,14 @@ export function FirstStart() {
               <b className="strong">Register a pipeline</b>
               <span />
               <Command>onward pipelines add hello.dot</Command>
-              <p>It is checked, never executed. The same source is the same version.</p>
+              <p>It is checked, not executed. The same source keeps its version.</p>
             </li>
             <li>
               <span className="nr">2</span>
-              <b className="strong">Connect a model, or play one</b>
+              <b className="strong">Connect a model, or simulate one</b>
               <span className="tag">optional</span>
               <Command>export OPENAI_API_KEY=…</Command>
-              <p>Without one, runs can be simulated: agents are played, nothing is paid.</p>
+              <p>Without a key, runs can be simulated: no requests, no costs.</p>
             </li>
             <li>
               <span className="nr">3</span>

@@ -65,7 +65,7 @@ export function ForkDrawer({ page, at, onPick, onClose }: { page: RunPage; at: n
         <button type="button" className="btn sm ghost icon" aria-label="Close" onClick={onClose}><Icon name="close" size="sm" /></button>
       </div>
       <form id="fork" className="panel-body" style={{ padding: 20, gap: 18 }} onSubmit={(event) => { event.preventDefault(); fork.mutate() }}>
-        <p className="mid">The original does not change. Steps before the checkpoint are taken over and cost nothing.</p>
+        <p className="mid">The original does not change. Steps before the checkpoint are kept and cost nothing.</p>
         <div className="grid gap-2">
           <span className="strong" id="fork-before">Start before</span>
           {query.isError ? <ErrorBox error={query.error} again={() => void query.refetch()} /> : query.isPending ? <Skeleton rows={4} height="34px" /> : (
@@ -94,9 +94,9 @@ export function ForkDrawer({ page, at, onPick, onClose }: { page: RunPage; at: n
         {problem && <p className="says-error" role="alert">{problem.message} {problem.advice}</p>}
       </form>
       <div className="line justify-end" style={{ padding: '14px 20px', borderTop: '1px solid var(--line)' }}>
-        <span className="grow dim small">{!chosen && query.data ? 'Choose where it starts.' : ''}</span>
+        <span className="grow dim small">{!chosen && query.data ? 'Choose where the fork starts.' : ''}</span>
         <button type="button" className="btn" onClick={onClose}>Cancel</button>
-        <button type="submit" form="fork" className="btn ink" disabled={!chosen || fork.isPending || !!offline} title={offline ?? (chosen ? undefined : 'Choose where it starts.')}><Icon name="fork" size="sm" />{fork.isPending ? 'Forking…' : 'Fork and run'}</button>
+        <button type="submit" form="fork" className="btn ink" disabled={!chosen || fork.isPending || !!offline} title={offline ?? (chosen ? undefined : 'Choose where the fork starts.')}><Icon name="fork" size="sm" />{fork.isPending ? 'Forking…' : 'Fork and run'}</button>
       </div>
     </Dialog>
   )

@@ -83,7 +83,7 @@ export function GateCard({ gate, bare = false }: { gate: Question; bare?: boolea
   const [note, setNote] = useState('')
   const { mutate, isPending } = useDecision(gate)
   useEffect(() => setChosen(first?.key ?? ''), [gate.gate, gate.run, first?.key])
-  const why = offline ?? (mayApprove ? undefined : 'You may look, and an approver answers.')
+  const why = offline ?? (mayApprove ? undefined : 'Only an approver can answer.')
   const off = isPending || !!why
   const send = (decision: Omit<Decision, 'gate'>) => mutate({ ...decision, ...(note ? { text: note } : {}) })
   const choice = cards.find((one) => one.key === chosen)
@@ -110,7 +110,7 @@ export function GateCard({ gate, bare = false }: { gate: Question; bare?: boolea
       )}
       {isWords && <textarea className="ta" aria-label="Your answer" placeholder="Your answer" disabled={!mayApprove} value={note} onChange={(event) => setNote(event.target.value)} />}
       <div className="line" style={{ flexWrap: 'wrap' }}>
-        {isWords ? <span className="grow dim small">Any text is an answer.</span>
+        {isWords ? <span className="grow dim small">Answer with any text.</span>
           : <span className="field grow" style={{ flexBasis: 180 }}><input aria-label="Note" placeholder="Add a note for the agents (optional)" disabled={!mayApprove} value={note} onChange={(event) => setNote(event.target.value)} /></span>}
         {isCards ? (
           <>
@@ -128,7 +128,7 @@ export function GateCard({ gate, bare = false }: { gate: Question; bare?: boolea
           gate.choices.map((one, at) => <button key={one.key} type="button" className={`btn ${at === 0 ? 'ink' : ''}`} disabled={off} title={why} onClick={() => send({ choice: one.key })}>{plain(one.label)} <kbd className="hide-s">{one.key}</kbd></button>)
         )}
       </div>
-      {!mayApprove && <p className="dim small">You may look, and an approver answers.</p>}
+      {!mayApprove && <p className="dim small">Only an approver can answer.</p>}
     </section>
   )
 }
@@ -143,7 +143,7 @@ export function DecisionForm({ gate, onCancelRun }: { gate: Question; onCancelRu
   const [asks, setAsks] = useState(false)
   const { mutate, isPending } = useDecision(gate)
   const yesNo = asksYesNo(gate) || (!gate.choices.length && !asksForWords(gate))
-  const why = offline ?? (mayApprove ? undefined : 'You may look, and an approver answers.')
+  const why = offline ?? (mayApprove ? undefined : 'Only an approver can answer.')
   useKeys(yesNo && !why ? {
     a: () => setArmed('approve'),
     r: () => setArmed('reject'),
@@ -154,7 +154,7 @@ export function DecisionForm({ gate, onCancelRun }: { gate: Question; onCancelRu
     if (verdict === 'reject' && !note.trim()) {
       setArmed(null)
       document.getElementById('feedback')?.focus()
-      return toast('Say why: feedback is needed to reject.', 'paused')
+      return toast('Feedback is required to reject.', 'paused')
     }
     mutate({ verdict, ...(note ? { text: note } : {}) })
   }
@@ -164,7 +164,7 @@ export function DecisionForm({ gate, onCancelRun }: { gate: Question; onCancelRu
   if (!yesNo) return <><GateCard gate={gate} bare /><div className="line justify-end">{cancel}</div>{confirm}</>
   return (
     <>
-      <label className="grid gap-1.5"><span className="strong">Feedback <span className="dim" style={{ fontWeight: 450 }}>goes to the next step; needed to reject</span></span>
+      <label className="grid gap-1.5"><span className="strong">Feedback <span className="dim" style={{ fontWeight: 450 }}>goes to the next step; required to reject</span></span>
         <textarea id="feedback" className="ta" value={note} onChange={(event) => setNote(event.target.value)} />
       </label>
       <div className="line" style={{ flexWrap: 'wrap' }}>
@@ -173,7 +173,7 @@ export function DecisionForm({ gate, onCancelRun }: { gate: Question; onCancelRu
         <span className="grow" />
         {cancel}
       </div>
-      {!mayApprove && <p className="dim small">You may look, and an approver answers.</p>}
+      {!mayApprove && <p className="dim small">Only an approver can answer.</p>}
       {confirm}
     </>
   )

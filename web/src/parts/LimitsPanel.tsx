@@ -89,7 +89,7 @@ export function LimitsPanel({ run, stop, onSaved }: { run: RunState; stop: Limit
       if (text === undefined || row.off) continue
       const value = parseAmount(row.measure, text)
       try {
-        if (value === null) throw new Problem(422, 'invalid_input', 'Write a number, or none.')
+        if (value === null) throw new Problem(422, 'invalid_input', 'Enter a number, or none.')
         if (value !== (row.value ?? 0)) await setLimit(row.scope, row.measure, value)
       } catch (error) {
         failed[row.label] = error instanceof Problem ? error.message : String(error)
@@ -136,7 +136,7 @@ export function LimitsPanel({ run, stop, onSaved }: { run: RunState; stop: Limit
         )
       })}
       <div className="line" style={{ borderTop: '1px solid var(--line)', paddingTop: 12 }}>
-        {admin ? <button type="button" className="link" disabled={busy || !rows.some((row) => row.isOwn)} onClick={() => void reset()}>Reset all</button> : <span className="small dim">Only an admin changes limits.</span>}
+        {admin ? <button type="button" className="link" disabled={busy || !rows.some((row) => row.isOwn)} onClick={() => void reset()}>Reset all</button> : <span className="small dim">Only an admin can change limits.</span>}
         <span className="grow" />
         <span role="status" className="small">{saved && <span className="completed"><Status status="completed" word="Saved" /></span>}</span>
         {admin && <button type="submit" className="btn sm" disabled={busy}>{busy ? 'Saving…' : 'Save limits'}</button>}

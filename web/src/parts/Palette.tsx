@@ -108,7 +108,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
             <span className="mono dim hide-s">{line.command}</span>
           </div>
         ))}
-        {!lines.length && <p className="dim" style={{ padding: '10px 12px' }}>Nothing is called so.</p>}
+        {!lines.length && <p className="dim" style={{ padding: '10px 12px' }}>No matches.</p>}
       </div>
     </Dialog>
   )

@@ -49,10 +49,10 @@ export function StartRun({ onClose }: { onClose: () => void }) {
               </select></span>
             </label>
             <fieldset className="grid gap-1.5"><legend className="strong mb-1.5">Inputs</legend><ValueRows rows={values} onChange={setValues} /></fieldset>
-            <label className="grid gap-1.5"><span className="strong">Chat <span className="dim">optional; its limit counts</span></span>
+            <label className="grid gap-1.5"><span className="strong">Chat <span className="dim">optional; its limit applies</span></span>
               <span className="field"><Icon name="chat" size="sm" /><input value={chat} onChange={(event) => setChat(event.target.value)} placeholder="none" /></span>
             </label>
-            <label className="line"><input type="checkbox" className="box" checked={simulate} onChange={(event) => setSimulate(event.target.checked)} /><span>Simulate <span className="dim">agents are played, nothing is paid</span></span></label>
+            <label className="line"><input type="checkbox" className="box" checked={simulate} onChange={(event) => setSimulate(event.target.checked)} /><span>Simulate <span className="dim">no model requests, no costs</span></span></label>
           </>
         )}
         {problem && <p className="says-error" role="alert">{problem.message} {problem.advice}</p>}

@@ -85,7 +85,7 @@ function StepTalk({ page, step, calls }: { page: RunPage; step: string; calls: r
   const messages = (query.data?.messages ?? []).filter((one) => one.step === step)
   if (query.isError && !query.data) return <ErrorBox error={query.error} again={() => void query.refetch()} />
   if (query.isPending) return <Skeleton rows={4} />
-  if (!messages.length) return <div className="none"><p>No model speaks in this step.</p></div>
+  if (!messages.length) return <div className="none"><p>No model output in this step.</p></div>
   const last = messages.at(-1)!
   return (
     <Following className="panel-body" of={query.data} grows={last.state === 'streaming' && page.status === 'running'}>
@@ -154,7 +154,7 @@ function Receipt({ page, step }: { page: RunPage; step: StepPage }) {
   const receipt = query.data?.receipts.find((one) => one.step_id === step.step)
   const found = query.data?.found.find((one) => step.receipt?.endsWith(one.file))
   if (query.isLoading) return <Skeleton rows={4} />
-  if (!step.receipt && !receipt) return <p className="dim">{step.finished_at ? 'This step has no receipt on the server’s machine.' : 'A step that finishes leaves a receipt. This one has not finished.'}</p>
+  if (!step.receipt && !receipt) return <p className="dim">{step.finished_at ? 'This step has no receipt on the server’s machine.' : 'A finished step leaves a receipt. This step has not finished.'}</p>
   return (
     <>
       {found && <p className="interrupted" role="alert" style={{ color: 'var(--c)', overflowWrap: 'anywhere' }}>{found.says}</p>}
@@ -172,7 +172,7 @@ type Piece = Pick<LogPiece, 'stream' | 'text'>
 function Log({ page, step }: { page: RunPage; step: StepPage }) {
   const isOpen = page.timeline.some((row) => row.kind === 'step' && row.step === step.step && row.state === 'open')
   const query = usePrinted(page.id, step.step, step.tries.length, isOpen)
-  if (!step.tries.length) return <p className="dim">This step has not begun.</p>
+  if (!step.tries.length) return <p className="dim">This step has not started.</p>
   const printed = query.data?.pieces
   const last = step.tries.at(-1)
   const known = (one: StepPage['tries'][number]): Piece[] => [
@@ -183,7 +183,7 @@ function Log({ page, step }: { page: RunPage; step: StepPage }) {
     <>
       {isElsewhere(query.error) && <p className="dim">The last lines are shown: {query.error.message}</p>}
       {query.isError && !isElsewhere(query.error) && <ErrorBox error={query.error} again={() => void query.refetch()} />}
-      {query.data?.is_cut && <p className="dim">Only the end is shown. All of it: <span className="mono">onward logs {page.display_id} {step.step}</span></p>}
+      {query.data?.is_cut && <p className="dim">Only the end is shown. Full output: <span className="mono">onward logs {page.display_id} {step.step}</span></p>}
       {step.tries.map((one) => {
         const pieces = (printed?.filter((piece) => piece.attempt === one.attempt && piece.number === one.number) ?? known(one)).filter((piece) => piece.text.trim())
         return (
@@ -191,7 +191,7 @@ function Log({ page, step }: { page: RunPage; step: StepPage }) {
             <div className="line small mid"><StatusGlyph of={one.outcome ?? (isOpen && one === last ? 'running' : 'interrupted')} /><b className="strong">Attempt {one.attempt}{one.number > 1 ? `, try ${one.number}` : ''}</b><span className="grow cut">{one.worker}</span>{one.started_at && <TimeOfDay at={one.started_at} />}</div>
             {one.reason && <p className="small" style={{ overflowWrap: 'anywhere' }}>{one.reason}</p>}
             {joined(pieces).map((piece, at) => <div key={at}>{STREAMS[piece.stream] && <p className="dim small">{STREAMS[piece.stream]}</p>}<Plain text={piece.text.trimEnd()} /></div>)}
-            {!pieces.length && <p className="dim small">{isOpen && one === last ? 'It has printed nothing yet.' : 'It printed nothing.'}</p>}
+            {!pieces.length && <p className="dim small">{isOpen && one === last ? 'No output yet.' : 'No output.'}</p>}
           </div>
         )
       })}

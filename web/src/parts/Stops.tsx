@@ -9,8 +9,8 @@ import { TimeOfDay } from './Time'
 
 /** What they cost, where a model was asked. */
 function says({ again, answers }: RunPage['kept']): string {
-  if (again) return `, and ${counted(again, 'answer')} ${again === 1 ? 'is' : 'are'} asked for again`
-  return answers ? ', and no answer is asked for again' : ''
+  if (again) return `, and ${counted(again, 'answer')} ${again === 1 ? 'is' : 'are'} requested again`
+  return answers ? ', and no answer is requested again' : ''
 }
 
 export function Stops({ stops, kept }: { stops: readonly StopShown[]; kept: RunPage['kept'] }) {
