@@ -79,7 +79,7 @@ def test_a_command_line_that_means_nothing_exits_2(shell: Shell, words: tuple[st
         ),
         (
             ("run", "ok.dot", "--app", "lib/stall.py:ap"),
-            "there is no file",
+            "lib/stall.py does not exist",
         ),
         (
             ("run", "ok.dot", "--app", "lib/stall:app"),

@@ -207,7 +207,7 @@ async def test_what_is_no_pipeline_is_refused_before_anything_is_written(memory:
 
     process = await serving(memory, empty)
     run = await begin(process, empty.bind())
-    assert "names no pipeline" in run.detail
+    assert "has no pipeline" in run.detail
     with pytest.raises(InvalidInput, match="works only inside a flow"):
         await graph(SITE)
 

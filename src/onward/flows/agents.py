@@ -89,13 +89,13 @@ async def agent(
     max_rounds: int | None = None,
     name: str = "agent",
 ) -> Any:
-    """What a model answers: `notes = await agent("Collect facts about …", returns=Notes, tools=[search])`.
+    """Call a model: `notes = await agent("Collect facts about …", returns=Notes, tools=[search])`.
 
-    `returns` is the type of the answer: text, or a data class, msgspec struct, pydantic model, list or dict.
-    An answer that does not fit is sent back with what is wrong, twice at most. `tools` are functions with a
+    `returns` is the type of the result: text, or a data class, msgspec struct, pydantic model, list or dict.
+    A response that does not match is sent back with the error, at most twice. `tools` are functions with a
     docstring, steps, or names of tools of the app: the model may use them until it has a result. A step with
-    `once=True` is not used again after a crash in the middle; a person decides. `name` begins its key.
-    StepFailed if there is no result. No request that was answered is sent again.
+    `once=True` is not repeated after a crash in the middle; a person decides. `name` begins its key.
+    Raises StepFailed if there is no result. A request that was answered is never sent again.
     """
     scope = scope_here("agent(…)")
     flow = scope.flow
@@ -115,7 +115,7 @@ async def agent(
     for what, text in (("prompt", prompt), ("system", system)):
         check_value(text, f"the {what} of agent {name!r}")
     if not prompt.strip():
-        raise InvalidInput(f"agent {name!r} is asked nothing; write what it is to do.")
+        raise InvalidInput(f"agent {name!r} has an empty prompt; write what it has to do.")
     asked = asked_with(
         name, AGENT, {key: value for key, value in given.items() if value not in ("", None, [])}
     )
@@ -174,8 +174,8 @@ async def _worked(
     if result.stop == CHANGED:
         raise flow.stop(
             FlowChanged(
-                f"what {key!r} asks has changed since it was asked first: its tools, or "
-                f"the type of its answer. Undo the change, or fork before it."
+                f"the request of {key!r} has changed since it was first sent: its tools, or "
+                f"the type of its result. Undo the change, or fork before it."
             )
         )
     return partial(_ended, result, wanted)

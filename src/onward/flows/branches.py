@@ -124,7 +124,7 @@ async def gather(*work: Awaitable[T], return_exceptions: Literal[True]) -> tuple
 
 
 async def gather(*work: Awaitable[Any], return_exceptions: bool = False) -> tuple[Any, ...]:
-    """What steps, flows and async functions return that run beside each other, in their order.
+    """Run steps, flows and async functions in parallel, and return their results in order.
 
     Waits for all of them, then raises the first failure by position; with `return_exceptions`, failures are
     returned in their places.
@@ -176,14 +176,14 @@ async def each(
     limit: int = LIMIT,
     return_exceptions: bool = False,
 ) -> list[Any]:
-    """What a step, a flow or an async function returns for each item, in their order; `limit` at a time.
+    """Run a step, a flow or an async function for each item, `limit` at a time; return the results in order.
 
     Waits for all of them, then raises the first failure by position; with `return_exceptions`, failures are
     returned in their places.
     """
     scope, flow = _here("each")
     if type(limit) is not int or limit < 1:
-        raise InvalidInput(f"each works on at least one item at a time; limit={limit!r} is too small.")
+        raise InvalidInput(f"limit={limit!r} of each must be an integer of at least 1.")
     named, group = flow.enter(scope, "each")
     branches = _Branches(flow, scope, named, group)
     ended = await branches.all(function, list(items), limit=limit)

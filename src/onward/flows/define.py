@@ -99,10 +99,10 @@ class Declared:
 
 
 class Step(Generic[P, R]):
-    """A function whose answer is recorded: in a flow it runs once, and a resumed flow gets what it returned.
+    """A function whose result is recorded: in a flow it runs once, and a resumed flow gets the stored result.
 
     `once=True`: it must not be repeated after a crash in the middle, so then a person decides. `retries`:
-    how many more tries follow after an error. `timeout`: such as "10m", for async functions.
+    how often it is repeated after an error. `timeout`: such as "10m", for async functions.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ def step(
     timeout: str | float | None = None,
     once: bool = False,
 ) -> Any:
-    """Let a flow record what a function returns: `@step`, or `@step(retries=3, timeout="10m", once=True)`."""
+    """Make a function a recorded step of flows: `@step`, or `@step(retries=3, timeout="10m", once=True)`."""
     local = _names_around(sys._getframe(1))
     make: Any = partial(Step[Any, Any], name=name, retries=retries, timeout=timeout, once=once, local=local)
     return make if function is None else make(function)
@@ -376,8 +376,8 @@ def flow(
 ) -> Any:
     """Make an async function a durable pipeline: `@flow`, or `@flow(name="…", version="2", max_running=8)`.
 
-    Of one `name` and `version` an app has one flow. A new `version` leaves runs that exist to workers that
-    have the old one. `max_running`: how many of its runs are executed at a time.
+    An app has one flow for each `name` and `version`. With a new `version`, existing runs stay on workers
+    that have the old one. `max_running`: how many of its runs are executed at a time.
     """
     local = _names_around(sys._getframe(1))
     make: Any = partial(Flow[Any, Any], name=name, version=version, max_running=max_running, local=local)

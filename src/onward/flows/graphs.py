@@ -27,7 +27,7 @@ GRAPH = "graph "
 
 
 class GraphResult(msgspec.Struct, frozen=True):
-    """A graph that has completed: its run, and the context with which it ended."""
+    """The result of a completed graph: its run and its final context."""
 
     run_id: str
     context: dict[str, Any]
@@ -42,9 +42,9 @@ async def graph(
 ) -> GraphResult:
     """Run a graph to its end: `result = await graph("site.dot", {"topic": "durable"})`.
 
-    `pipeline` is a path, from the directory of the flow's file; its text (`digraph …`); or a registered NAME
-    or NAME@VERSION. `inputs` are values of its context. It is a run of its own, which is created once: with
-    its own log, gates and statuses. `name` begins the key of the call. StepFailed if it fails or is
+    `pipeline` is a path relative to the flow's file, its text (`digraph …`), or a registered NAME or
+    NAME@VERSION. `inputs` become values of its context. It is a separate run, created only once, with
+    its own log, gates and statuses. `name` begins the key of the call. Raises StepFailed if it fails or is
     cancelled; while it waits for a person, so does the flow.
     """
     scope = scope_here("graph(…)")
@@ -54,9 +54,7 @@ async def graph(
     check_value(pipeline, f"the pipeline of graph {name!r}")
     written: object = pipeline
     if not isinstance(written, str) or not written.strip():
-        raise InvalidInput(
-            f"graph {name!r} names no pipeline; give a path, the text of one, or a registered name."
-        )
+        raise InvalidInput(f"graph {name!r} has no pipeline; pass a path, its text, or a registered name.")
     values = {key: as_stored(one, f"{key!r} of graph {name!r}") for key, one in (inputs or {}).items()}
     asked = asked_with(name, RUN, {"pipeline": pipeline, "inputs": values})
     key, past = flow.begin(scope, asked)

@@ -19,7 +19,7 @@ def load_file(file: str) -> ModuleType:
     path = os.path.abspath(file)
     name = os.path.basename(path).removesuffix(".py")
     if not os.path.isfile(path):
-        raise InvalidInput(f"there is no file {file}; name a file of Python that is there.")
+        raise InvalidInput(f"{file} does not exist; name an existing Python file.")
     own = f"{name} of {path}"
     for known in (sys.modules.get("__main__"), sys.modules.get(name), sys.modules.get(own)):
         if known is not None and _is_from(known, path):

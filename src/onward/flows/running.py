@@ -209,7 +209,7 @@ class FlowRun:
         if asyncio.current_task() is not scope.task:
             raise self.stop(
                 InvalidInput(
-                    f"{what} was called from a task that the flow did not start; write `await gather(…)` or "
+                    f"{what} was called from a task that the flow did not start; use `await gather(…)` or "
                     "`await each(…)` of onward instead of asyncio's."
                 )
             )
@@ -375,7 +375,7 @@ class FlowRun:
             return asyncio.CancelledError()
         return self.stop(
             InvalidInput(
-                f"step {key!r} was cancelled by the flow itself (asyncio.timeout?); write @step(timeout=…)."
+                f"step {key!r} was cancelled by the flow itself (asyncio.timeout?); use @step(timeout=…)."
             )
         )
 
@@ -401,7 +401,7 @@ class FlowRun:
             event = f" (event {seq})" if seq else ""
             raise self.stop(
                 FlowChanged(
-                    f"what {key!r} answered{event} does not fit {kind}: {error}. Give it a default, or fork "
+                    f"the answer of {key!r}{event} does not match {kind}: {error}. Add a default, or fork "
                     f"before it: onward replay {called(self.step.run_id)} --from {key}"
                 )
             ) from None

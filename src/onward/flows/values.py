@@ -18,17 +18,17 @@ from onward.flows.scope import Scope
 
 
 def now() -> datetime:
-    """The time of the last answer in this branch of the flow, in UTC: the same whenever the flow runs."""
+    """The time of the last answer in this branch of the flow, in UTC: the same each time the flow runs."""
     return datetime.fromtimestamp(_going("now()").last_us / 1_000_000, UTC)
 
 
 def uuid() -> UUID:
-    """A random UUID, which is the same whenever the flow runs."""
+    """A random UUID that is the same each time the flow runs."""
     return UUID(bytes=_drawn(_going("uuid()"), "uuid", 16), version=4)
 
 
 class Current(msgspec.Struct, frozen=True):
-    """The run of a flow: its id, its attempt, and chance that is the same whenever the flow runs."""
+    """The run of a flow: its id, its attempt, and random numbers, the same each time the flow runs."""
 
     run_id: str
     attempt: int
@@ -36,7 +36,7 @@ class Current(msgspec.Struct, frozen=True):
 
 
 def current() -> Current:
-    """The run that the current flow is executed in."""
+    """The run of the current flow."""
     scope = _going("current()")
     assert scope.flow is not None
     step = scope.flow.step
@@ -44,9 +44,9 @@ def current() -> Current:
 
 
 def patch(name: str) -> bool:
-    """Whether the code that `name` stands for runs: not where the history was made without it.
+    """Whether to run the code guarded by `name`: false where the history was recorded without it.
 
-    `if patch("two-reviews"): …` lets runs that are under way keep what they did. It is recorded with the next
+    With `if patch("two-reviews"): …`, existing runs keep their old calls. It is recorded with the next
     call of its branch.
     """
     scope = _going("patch()")

@@ -47,11 +47,11 @@ async def ask(
     remind: str | float | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> Decision:
-    """Ask a person, and return the answer: which `choice`, what words, and who.
+    """Ask a person, and return the answer: the `choice`, the text, and who answered.
 
-    Without `choices` the answer is yes or no; `type="freeform"` asks for words. The question is put at once,
-    beside branches that work. A no is an answer, too. After `timeout` the choice `default` counts, or a no
-    with `on_timeout="reject"`.
+    Without `choices` the answer is yes or no; `type="freeform"` asks for text. The question is open at once,
+    while other branches continue. A no is an answer, too. After `timeout` the choice `default` applies, or a
+    no with `on_timeout="reject"`.
     """
     scope, flow = _here("ask")
     if choices is None and type in (None, YES_NO):
