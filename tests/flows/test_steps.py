@@ -313,7 +313,7 @@ async def test_a_call_from_a_task_of_asyncios_gather_is_refused(memory: World) -
     process = await serving(memory, tangled)
     run = await begin(process, tangled.bind())
     assert run.status is RunStatus.FAILED
-    assert "step 'research' was called from a task that the flow did not start; write `await gather(…)`" in (
+    assert "step 'research' was called from a task that the flow did not start; use `await gather(…)`" in (
         run.detail
     )
 

@@ -101,7 +101,7 @@ def _cannot(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {port} of {host} is in use; choose another one."
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"port {port} of {host} needs more rights; choose one above 1023."
+        return f"port {port} of {host} needs more privileges; choose a port above 1023."
     if error.errno == errno.EADDRNOTAVAIL:
         return f"{host} is not an address of this machine; choose one of its own."
     return f"cannot listen on port {port} of {host} ({error.strerror or error}); choose another address."

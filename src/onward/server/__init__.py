@@ -1,10 +1,11 @@
-"""The HTTP server: a thin skin over `operations`. A route that decides anything is in the wrong room.
+"""The HTTP server: a thin layer over `operations`. Routes decide nothing themselves.
 
-Begin with `app`: it makes the application of a `Context` and the rooms that answer, and every request goes
-through its door. A room is a module with `places(context)`: `api` has the operations (their table is
-`operations/http.py`), `sessions` signs in and out, `pages` has what a browser and a probe need. What a place
-is, and what it is given, is in `place`.
+Begin with `app`: it builds the application from a `Context` and the rooms, and every request passes its
+door. A room is a module with `places(context)`: `api` has the operations (their table is
+`operations/http.py`), `sessions` signs in and out, `pages` serves browsers and probes. `place` defines what a
+place is and what it receives.
 
-The door refuses before it routes: `hosts` (whose address and page is it), `credentials` (who asks), `rates`
-(how often). `problems` says how a refusal is told. `life` starts and ends it all; `settings` reads `[serve]`.
+The door rejects requests before routing: `hosts` (address and origin), `credentials` (who sent it), `rates`
+(how often). `problems` defines the error replies. `life` starts and stops the server; `settings` reads
+`[serve]`.
 """

@@ -1,9 +1,9 @@
-"""The operations, each at its route: a request is decoded, asked, and its reply sent as it is.
+"""The operations, each at its route: decode the request, call the operation, and send its reply unchanged.
 
-`decide` and `look` ask an operation for whoever answers: other rooms, such as the documents' own paths,
-use them too, so that roles by field and the audit are the same for all. A request is decoded straight into
-structs that are made from the types of the operations: a field or a parameter that they do not have is
-refused, for a misspelt filter must not list everything.
+Other rooms, such as the documents' own paths, call operations through `decide` and `look`, too, so that roles
+by field and the audit are the same for all. A request is decoded straight into structs built from the types
+of the operations. Unknown fields and parameters are rejected, because a misspelt filter must not list
+everything.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def places(context: Context) -> list[Place]:
 
 
 async def look(asked: Asked, asks: str, request: Request) -> Any:
-    """What an operation that changes nothing replies."""
+    """Call a read-only operation and return its reply."""
     return await asked.context.reader.read(lambda operations: ask(operations, asks, request))
 
 
 async def decide(asked: Asked, asks: str, request: Request, *, subject: str) -> Any:
-    """What an operation replies that changes something: judged by its fields, and written down before."""
+    """Call an operation that changes something, after checking its fields and writing the audit."""
     route = route_of(asks)
     if "may_run_commands" in request.__struct_fields__:  # whichever room asks
         request = msgspec.structs.replace(request, may_run_commands=asked.context.settings.shell)
@@ -68,13 +68,13 @@ async def decide(asked: Asked, asks: str, request: Request, *, subject: str) -> 
 
 
 async def ask(operations: Operations, asks: str, request: Request) -> Any:
-    """Ask an operation by its name."""
+    """Call an operation by its name."""
     group, _, name = asks.partition(".")
     return await getattr(getattr(operations, group), name)(request)
 
 
 def check_fields(asked: Asked, route: Route, request: Request) -> None:
-    """Refuse fields that only an admin may give, unless one asks."""
+    """Reject fields that only an admin may send, unless the caller is one."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(type(request))}
     for name in route.admin:
         if getattr(request, name) != defaults[name]:
@@ -96,7 +96,7 @@ def of_caller(asked: Asked, route: Route) -> dict[str, Any]:
 
 
 def key_of(asked: Asked) -> str | None:
-    """The idempotency key, with whose it is: two callers never share one."""
+    """The idempotency key with its owner: two callers never share a key."""
     given = asked.http.headers.getlist("idempotency-key")
     if not given:
         return None
@@ -117,7 +117,7 @@ def head_of(asked: Asked) -> int | None:
 
 
 class ApiPlace:
-    """One route: how its request is decoded, and how its reply is sent."""
+    """One route: decodes its request and sends its reply."""
 
     def __init__(self, route: Route) -> None:
         self.route = route
@@ -135,12 +135,12 @@ class ApiPlace:
             self._parameters.add("limit")
 
     def place(self) -> Place:
-        """Where it is answered."""
+        """Its place."""
         route = self.route
         return Place(route.method, route.path, route.role, self.answer, is_new=route.is_new)
 
     async def answer(self, asked: Asked) -> Response:
-        """Ask the operation, and send what it replies."""
+        """Call the operation and send its reply."""
         route, in_path = self.route, dict(asked.path)
         body = {} if self._decoder is None else self._decoded(await read_body(asked), asked)
         query = self._query(asked.http.scope["query_string"])
@@ -273,7 +273,7 @@ def exact_run(run: str) -> str:
 
 
 def waited(response: Response, seconds: int | None) -> Response:
-    """Say that the client's wish to wait was heard."""
+    """Confirm the client's `Prefer: wait` in the reply."""
     if seconds is not None:
         response.headers["Preference-Applied"] = "wait"
     return response
@@ -312,13 +312,13 @@ def known_parameters(asked: Asked, known: Sequence[str]) -> dict[str, str]:
 
 
 def route_limits(query: Mapping[str, Any]) -> bool:
-    """Whether the limit of a query, if it has one, can be that of a page."""
+    """Whether the limit of a query, if there is one, is valid for a page."""
     given = query.get("limit", str(LIMIT))
     return given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= LIMIT_MAX
 
 
 def page_limit(query: dict[str, Any]) -> int:
-    """How much a page holds; taken out of a query that does not ask the operation for it."""
+    """The size of a page, removed from a query whose operation has no limit."""
     return int(query.pop("limit", LIMIT))
 
 
@@ -329,7 +329,7 @@ def given_of(found: Any) -> dict[str, Any]:
 
 
 def struct_of(route: Route, names: list[str] | tuple[str, ...], end: str) -> type[msgspec.Struct]:
-    """A struct of some fields of a request. One that is not given is told from one that has its default."""
+    """A struct of some fields of a request. A missing field differs from one with its default."""
     fields: list[tuple[str, Any, Any] | tuple[str, Any]] = []
     for one in msgspec.structs.fields(route.request):
         if one.name in names:

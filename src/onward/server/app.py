@@ -4,13 +4,12 @@
     app = make_app(context, hosts)                # with ROOMS
     app = make_app(context, hosts, (*ROOMS, my_room.places))
 
-A room is a function `places(context)` that returns `Place`s and `Socket`s; to add one, write it and put it
-into `ROOMS`. A stream at the address of a route answers what asks for it: it is a `Place` at the same path
-with the method `STREAM`.
+A room is a function `places(context)` that returns `Place`s and `Socket`s; to add one, write it and add it
+to `ROOMS`. A stream at the address of a route is a `Place` at the same path with the method `STREAM`.
 
-The door looks at the address and the page that a request comes from, then at who asks and how often, and
-only then at what is asked: nothing is routed for a stranger, but for what `OPEN` lists. Then come the role,
-and at last the place. Whatever it raises becomes a problem, and every reply gets the same headers.
+The door checks the address and the origin of a request first, then its credential and rate, and only then
+its path: without a credential nothing is routed except what `OPEN` lists. Then the role is checked, and the
+place is called. Any exception becomes a problem, and every reply gets the same headers.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ def make_app(context: Context, hosts: Hosts, rooms: Sequence[Room] = ROOMS) -> A
 
 
 class App:
-    """An ASGI application. `mounted` is everything that it answers."""
+    """An ASGI application. `mounted` has all its places."""
 
     def __init__(self, context: Context, hosts: Hosts, mounted: Sequence[Mounted]) -> None:
         self.mounted = tuple(mounted)
@@ -127,7 +126,7 @@ class App:
         return problem_reply(problem, id)
 
     def _note_fault(self, error: StoreError, id: str) -> None:
-        """Say in the log what is wrong with the database: clients are told little, and ask often."""
+        """Log what is wrong with the database; replies say little, and there are many."""
         now_s, kind = self._context.clock.awake_s(), type(error)
         if now_s - self._noted_s.get(kind, -FAULT_S) >= FAULT_S:
             self._noted_s[kind] = now_s
@@ -215,11 +214,13 @@ async def _complete(asked: Asked, code: int) -> None:
     try:
         await asked.complete(code)
     except StoreError as error:
-        log.warning("request %s: the audit does not say what came of it (%d): %s", asked.id, code, error)
+        log.warning(
+            "request %s: its result could not be written to the audit (%d): %s", asked.id, code, error
+        )
 
 
 def problem_for(error: Exception) -> Problem:
-    """The problem that an error is told as."""
+    """The problem for an error."""
     match error:
         case Problem():
             return error
@@ -288,7 +289,7 @@ class _Tree:
         self._here: dict[str, tuple[Mounted, tuple[str, ...]]] = {}
 
     def add(self, place: Mounted) -> None:
-        """Take a place in; two at one method and path are a mistake."""
+        """Add a place; two with the same method and path are an error."""
         node, names = self, list[str]()
         for segment in place.path.split("/")[1:]:
             if segment.startswith("{"):
@@ -296,7 +297,7 @@ class _Tree:
                 segment = "{}"
             node = node._below.setdefault(segment, _Tree())
         method = SOCKET if isinstance(place, Socket) else place.method
-        assert method not in node._here, f"{method} {place.path} is answered twice"
+        assert method not in node._here, f"{method} {place.path} has two places"
         node._here[method] = place, tuple(names)
 
     def find(self, method: str, path: str, *, is_stream: bool = False) -> tuple[Mounted, dict[str, str]]:

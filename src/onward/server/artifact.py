@@ -1,4 +1,4 @@
-"""An artifact as bytes. Nothing that a run made is ever shown as a page of ours: it is a file to save."""
+"""An artifact as bytes. It is always sent as a file to save, never shown as a page of this server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SANDBOX = "default-src 'none'; sandbox"
 
 
 def artifact_reply(found: ArtifactContent, wanted: str | None) -> Response:
-    """The content, or the one range of it that is wanted. Its ETag is the hash of what it holds."""
+    """The content, or the requested range of it. Its ETag is the hash of the content."""
     encoded = found.get("content_base64")
     content = found.get("content", "").encode() if encoded is None else base64.b64decode(encoded)
     name = _PLAIN.sub("_", found["id"])[:80].strip("._") or "artifact"

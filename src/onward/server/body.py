@@ -1,4 +1,4 @@
-"""The body of a request: JSON, of one object, within its ceilings."""
+"""The body of a request: one JSON object, within limits of size and depth."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def _read(asked: Asked, most: int) -> bytes:
 
 
 def is_deeper(body: bytes, depth: int) -> bool:
-    """Whether JSON is nested deeper than so many levels. Takes time in proportion to its length alone."""
+    """Whether JSON is nested deeper than this many levels. Takes time in proportion to its length."""
     if body.count(b"[") + body.count(b"{") <= depth:
         return False
     left = _STRINGS.sub(b"", body).translate(None, _OTHERS)

@@ -1,4 +1,4 @@
-"""What everything in a server shares, and the state of its life that requests ask about."""
+"""What all parts of a server share, and the state of its life cycle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger("onward.server")
 
 
 class Life(msgspec.Struct, eq=False):
-    """Where the server is in its life. `draining` and `ending` are set once, for streams to wait for."""
+    """The state of the life cycle. `draining` and `ending` are set once, for streams to wait for."""
 
     draining: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """No new work is taken: streams say goodbye."""
@@ -31,7 +31,7 @@ class Life(msgspec.Struct, eq=False):
 
     @property
     def is_draining(self) -> bool:
-        """Whether no new work is taken."""
+        """Whether the server accepts no new work."""
         return self.draining.is_set()
 
 

@@ -1,7 +1,7 @@
-"""Who asks: a token in `Authorization`, or the cookie of a session; never both, and nowhere else.
+"""Authentication: a token in `Authorization`, or the cookie of a session; never both, and nowhere else.
 
-A token reads `onw_<id>_<secret>`; of the secret only a hash is stored. What was found is remembered for a few
-seconds, and so long at most a revoked token is still taken.
+A token reads `onw_<id>_<secret>`; only a hash of the secret is stored. Results are cached for a few seconds,
+so a revoked token is accepted for that long at most.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Known(msgspec.Struct):
 
 
 class Credentials:
-    """Finds out who asks."""
+    """Finds the principal of a request."""
 
     def __init__(self, principals: Principals, clock: Clock, *, cookie: str, failures: int) -> None:
         self._principals, self._clock, self._cookie = principals, clock, cookie
@@ -40,7 +40,7 @@ class Credentials:
         self._used: dict[str, float] = {}
 
     async def of(self, headers: Sequence[tuple[bytes, bytes]], address: str) -> Principal:
-        """Who sent these headers; a Problem if nobody may have."""
+        """The principal that sent these headers; a Problem if there is none."""
         bearers = [value for name, value in headers if name == b"authorization"]
         session = self.session_in(headers)
         if len(bearers) + (session is not None) > 1:
@@ -70,7 +70,7 @@ class Credentials:
         return None
 
     async def find(self, given: str, kind: str, address: str) -> Principal:
-        """The principal whose secret this is."""
+        """The principal with this secret."""
         digest = secret_hash(f"{kind} {given}")
         known = self._known.get(digest)
         if known is not None and known.until_s > self._clock.awake_s():
@@ -90,12 +90,12 @@ class Credentials:
         return principal
 
     def forget(self) -> None:
-        """Look every credential up again: one of them was revoked here."""
+        """Clear the cache, because a credential was revoked here."""
         for known in self._known.values():
             known.until_s = 0.0
 
     async def is_still_good(self, principal: Principal) -> bool:
-        """Whether somebody who was let in still would be; for streams, which look from time to time."""
+        """Whether an accepted principal is still valid; for streams, which check from time to time."""
         found = await self._principals.find(principal.id)
         return found is not None and self.is_good(found)
 
@@ -131,12 +131,12 @@ class Credentials:
 
 
 def is_random(given: str, kind: str) -> bool:
-    """Whether a credential has the form of one that was made here, and not of one that a person chose."""
+    """Whether a credential has the form of a generated one, and not of one that a person chose."""
     return (TOKEN if kind == "token" else PAIR).fullmatch(given) is not None
 
 
 def parts_of(given: str, kind: str) -> tuple[str, str]:
-    """The id and the secret in a credential; of a token that an operator chose, it is all secret."""
+    """The id and the secret in a credential; a token that an operator chose is all secret."""
     found = (TOKEN if kind == "token" else PAIR).fullmatch(given)
     return (found[1], found[2]) if found else (chosen_id(given), given)
 

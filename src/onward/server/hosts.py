@@ -1,7 +1,8 @@
-"""Whose address a request names, and which page sent it: refused unless both are ours.
+"""The address that a request names, and the page that sent it: both must be this server's own.
 
-A page of somebody else in the user's browser can reach this server. It cannot choose the Host and the Origin
-that the browser sends, so both are compared whole, with our own parser: frameworks' own mishandle `[::1]`.
+Another site's page in the user's browser can reach this server. It cannot choose the Host and the Origin
+that the browser sends, so both are compared completely, with our own parser: frameworks' parsers mishandle
+`[::1]`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _ORDINARY_PORTS = {"http": 80, "https": 443}
 
 
 class Hosts(msgspec.Struct, frozen=True):
-    """Where this server is: the hosts with their ports, and the origins, that are ours."""
+    """The addresses of this server: its hosts with their ports, and its origins."""
 
     names: frozenset[bytes]
     origins: frozenset[bytes]
@@ -33,7 +34,7 @@ class Hosts(msgspec.Struct, frozen=True):
     """Where people find it."""
 
     def check(self, headers: Headers, *, is_navigation_allowed: bool) -> None:
-        """Refuse a request that was meant for somebody else, or sent by somebody else's page."""
+        """Reject a request to another address, or from another site's page."""
         hosts = [value for name, value in headers if name == b"host"]
         if len(hosts) != 1 or not self.has_host(hosts[0]):
             raise Problem(421, "wrong_host", "the Host header is not an address of this server.")
@@ -58,7 +59,7 @@ def one_of(headers: Headers, wanted: bytes) -> bytes | None:
 
 
 def hosts_of(settings: ServeSettings, port: int) -> Hosts:
-    """Where a server with these settings is, once it has its port."""
+    """The addresses of a server with these settings, once it has its port."""
     if settings.public_url is not None:
         return _public(settings.public_url, port)
     scheme = "https" if settings.is_tls else "http"

@@ -1,8 +1,8 @@
-"""The life of a server: its socket, what it recovers, its worker, and how it ends.
+"""The life cycle of a server: its socket, recovery, its worker, and shutdown.
 
-The socket is bound first, so that a taken port fails before a run is touched; nothing is accepted before
-what was interrupted has been recovered. Asked to stop, it takes no new work and lets steps finish, while
-whoever waits can still look; then the listener closes.
+The socket is bound first, so that a port in use fails before a run is touched; no connection is accepted
+before interrupted runs have been recovered. During shutdown it accepts no new work and lets steps finish,
+while clients can still read; then the listener closes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WITHOUT_TLS_CHARACTERS_MIN, TOKEN_CHARACTERS_MIN = 32, 16
 
 
 def check_bind(settings: ServeSettings, chosen: str | None) -> None:
-    """Refuse to be reached from elsewhere without TLS, or with a token that could be guessed."""
+    """Refuse connections from other machines without TLS, or with a token that could be guessed."""
     if chosen is not None and (len(chosen) < TOKEN_CHARACTERS_MIN or not chosen.isprintable()):
         raise InvalidInput(f"ONWARD_TOKEN has fewer than {TOKEN_CHARACTERS_MIN} printable characters.")
     if chosen is not None and not (chosen.isascii() and " " not in chosen):
@@ -56,7 +56,7 @@ def check_bind(settings: ServeSettings, chosen: str | None) -> None:
 
 
 def check_files(paths: Iterable[str]) -> None:
-    """Refuse a database that another user owns, or that others may write."""
+    """Refuse a database that another user owns, or that other users may write."""
     for path in paths:
         try:
             found = os.stat(path)
@@ -88,12 +88,12 @@ def _cannot(error: OSError, settings: ServeSettings) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"{where} is in use; stop the process that uses it, or choose another with --port."
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"{where} needs more rights; choose one above 1023."
+        return f"{where} needs more privileges; choose a port above 1023."
     return f"cannot listen on {where}: {error.strerror or error}."
 
 
 async def recover(operations: Operations, say: Callable[[str], None] | None) -> None:
-    """Stop or requeue the runs of dead processes, and say which, in the words that people look for.
+    """Stop or requeue the runs of dead processes, and report them in the words that people look for.
 
     They are lines of the log; `say` gets them if the log is not printed anyway.
     """
@@ -128,12 +128,12 @@ class Listener(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Leave the signals to whoever started the server."""
+        """Leave signals to the process that started the server."""
         yield
 
 
 def listener(app: Any, settings: ServeSettings) -> Listener:
-    """What accepts connections. Addresses that a proxy names are not believed here."""
+    """The server that accepts connections. It ignores addresses that a proxy sends."""
     config = uvicorn.Config(
         app,
         loop="asyncio",

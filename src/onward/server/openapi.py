@@ -1,7 +1,7 @@
-"""The description of the API, made from the table of routes and the types of requests and replies.
+"""The description of the API, generated from the table of routes and the types of requests and replies.
 
-`document` is OpenAPI 3.1 for programs, `document_page` the same for people: HTML without a script, which
-needs nothing from anywhere else. Streams are at the address of what they follow, and are left out.
+`document` is OpenAPI 3.1 for programs, `document_page` the same for people: HTML without a script or any
+external resource. Streams have the address of what they follow, and are omitted.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def document_page() -> str:
 
 def _route_section(path: str, method: str, about: dict[str, Any]) -> str:
     asked = "".join(
-        f"<li><code>{escape(one['name'])}</code> ({one['in']}{', needed' if one['required'] else ''}): "
+        f"<li><code>{escape(one['name'])}</code> ({one['in']}{', required' if one['required'] else ''}): "
         f"{_shown(one['schema'])}</li>"
         for one in about["parameters"]
     )

@@ -1,4 +1,4 @@
-"""What a browser and a probe need: the page, its files, health, metrics, and the description of the API."""
+"""What browsers and probes request: the page, its files, health, metrics, and the description of the API."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def healthz(asked: Asked) -> Response:
 
 
 async def readyz(asked: Asked) -> Response:
-    """Whether it takes work: not while it drains."""
+    """Whether it accepts work: not while it drains."""
     life, fault_of = asked.context.life, asked.context.extra.get("fault")
     fault = "draining" if life.is_draining else life.fault
     if not fault and fault_of is not None and fault_of():

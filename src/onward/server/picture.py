@@ -1,4 +1,4 @@
-"""The graph of a run as SVG: a picture and nothing else, which runs and loads nothing, also as a page."""
+"""The graph of a run as SVG, which executes and loads nothing, even if it is opened as a page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
 
 def wants_picture(accept: str) -> bool:
-    """Whether who asks takes SVG, and would not rather have JSON."""
+    """Whether the client prefers SVG to JSON."""
     return SVG in accept.lower() and JSON not in accept.lower()
 
 

@@ -1,7 +1,7 @@
-"""What a room gives to the app: places, each a method and a path with who may ask and what answers.
+"""What a room registers: places, each a method and a path, with the required role and a function.
 
-A place is asked only when the door let the request through, and for the role that it names. `Asked` is one
-request as a place sees it. A `Socket` is a place of WebSockets.
+A place is called only after the door has accepted the request, and only for its role. `Asked` is one request
+as a place receives it. A `Socket` is a place for WebSockets.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ class Asked(msgspec.Struct, eq=False):
 
     @property
     def who(self) -> Principal:
-        """Who asks, where somebody must."""
+        """The principal, where one is required."""
         assert self.principal is not None
         return self.principal
 
     @property
     def by(self) -> str:
-        """What logs say about who asked."""
+        """The sender of the request, for logs."""
         return f"token:{self.who.name}"
 
     @property
     def owner(self) -> str:
-        """Whose idempotency keys these are: the token's, whoever signed in with it."""
+        """The owner of idempotency keys: the token, also for sessions that were opened with it."""
         return self.who.token or self.who.id
 
     async def note(self, operation: str, subject: str, key: str | None) -> None:
-        """Write down that something is about to be changed; the door completes it with what came of it."""
+        """Write a change to the audit before it is made; the door adds the result."""
         if self.noted is not None:
             return
         behalf = self.http.headers.get("onward-on-behalf-of")
@@ -88,7 +88,7 @@ class Asked(msgspec.Struct, eq=False):
         self.noted = await self.context.store.audit.begin(row)
 
     async def complete(self, code: int) -> None:
-        """Write down what came of it."""
+        """Write the result to the audit."""
         if self.noted is not None:
             audit, now_us = self.context.store.audit, self.context.clock.now_us()
             await audit.finish(self.noted, code=code, at_us=now_us)
@@ -98,7 +98,7 @@ Answer = Callable[[Asked], Awaitable[Response]]
 
 
 class Place(msgspec.Struct, frozen=True, eq=False):
-    """Where something is answered. In `path`, `{name}` stands for one segment, whatever it is.
+    """A method and a path with its function. In `path`, `{name}` stands for one segment, whatever it is.
 
     `is_new`: it lets work begin, and is refused while the server drains.
     """
@@ -128,12 +128,12 @@ Mounted = Place | Socket
 
 
 def has_role(principal: Principal, role: str) -> bool:
-    """Whether somebody has a role: every role includes the viewer's, and the admin's all of them."""
+    """Whether a principal has a role: every role includes `viewer`, and `admin` includes all."""
     return role in (ANYBODY, VIEWER) or role in principal.roles or ADMIN in principal.roles
 
 
 def check_role(principal: Principal, role: str, *, why: str = "this") -> None:
-    """Refuse who does not have the role."""
+    """Reject a request without the role."""
     if not has_role(principal, role):
         raise Problem(
             403,

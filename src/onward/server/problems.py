@@ -1,7 +1,7 @@
-"""How a refusal is told: `application/problem+json`, with a stable code and no text of the machine's.
+"""Error replies: `application/problem+json`, with a stable code and without text from the system.
 
-`Problem` is a refusal of the server itself. Errors of Onward become one by the table of
-`operations.problems`; whatever else goes wrong is `internal`, and says only which request it was.
+`Problem` is an error of the server itself. Errors of Onward are converted by the table of
+`operations.problems`; any other error is `internal`, and contains only the id of the request.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Problem(Exception):
 
 
 def problem_of(error: errors.OnwardError) -> Problem:
-    """How an error of Onward is told."""
+    """The problem for an error of Onward."""
     status, code = status_of(error), code_of(error)
     if status == 500:
         return INTERNAL
@@ -71,7 +71,7 @@ INTERNAL = Problem(
 
 
 def problem_reply(problem: Problem, request: str) -> Response:
-    """The problem as it is sent; `request` is what the log calls the request."""
+    """The problem as a reply; `request` is the id of the request in the log."""
     said: dict[str, Any] = {
         "type": f"/problems/{problem.code}",
         "title": problem.code.replace("_", " ").capitalize(),

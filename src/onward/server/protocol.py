@@ -1,13 +1,14 @@
-"""HTTP/1.1 as it comes in: uvicorn's protocol, with the limits that it does not have.
+"""HTTP/1.1: uvicorn's protocol, with the limits that it lacks.
 
-The parser (llhttp) refuses what two readers could understand in two ways: a body with two lengths, a line
-that is folded or ends with a bare line feed, a space before a colon. Here are the limits on top: how large
-and how late a head may be, how many requests may be sent ahead, and which request-targets there are. Whoever
-is over a limit gets a problem if no reply is under way, and in any case no further word: after a request that
-was not understood nobody knows where the next one begins.
+The parser (llhttp) rejects what two parsers could read differently: a body with two lengths, a line
+that is folded or ends with a bare line feed, a space before a colon. This module adds limits: the size of a
+head and how long it may take, how many requests may be pipelined, and which request targets are valid. A
+client over a limit gets a problem if no reply is in progress, and nothing more is read from it: after an
+invalid request the start of the next one is unknown.
 
-A connection that ends before its client has sent all ends slowly: what still comes is thrown away for a
-while. Closed at once, it would be reset by the system, which takes the reply from a client that still sends.
+If a connection ends before its client has sent everything, the rest is read and discarded for a while.
+If it closed at once, the system would reset the connection, and a client that still sends would lose the
+reply.
 """
 
 from __future__ import annotations
@@ -113,10 +114,10 @@ class StrictProtocol(HttpToolsProtocol):
         if not self.url.startswith(b"/") or b"#" in self.url:
             raise ValueError("the target is not a path")
         if self.parser.get_method() == b"CONNECT":  # the parser takes it for a wish that cannot be left out
-            raise ValueError("this is no proxy")
+            raise ValueError("this server is not a proxy")
         codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
         if codings not in ([], [b"chunked"]):
-            raise ValueError("this transfer coding is not known")
+            raise ValueError("unknown transfer coding")
         if self.parser.get_http_version() not in ("1.0", "1.1"):
             raise ValueError("this HTTP version is not supported")
         if self.parser.should_upgrade() and not self._should_upgrade():

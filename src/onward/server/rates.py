@@ -1,4 +1,4 @@
-"""How often somebody may ask. In memory: of one process."""
+"""Rate limits, in the memory of one process."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class _Bucket(msgspec.Struct):
 
 
 class Rate:
-    """At most `burst` at once, and `a_second` for good, of each caller."""
+    """At most `burst` requests at once, and `a_second` on average, of each caller."""
 
     def __init__(self, a_second: float, burst: float, clock: Clock) -> None:
         self._a_second, self._burst, self._clock = a_second, burst, clock
         self._buckets: dict[str, _Bucket] = {}
 
     def take(self, who: str, code: str = "too_many_requests") -> None:
-        """Count one; a Problem says when to come again if that is one too many."""
+        """Count one request; if it is over the limit, raise a Problem with the time to wait."""
         wait_s = self.wait_s(who)
         if wait_s > 0:
             raise Problem(

@@ -1,10 +1,10 @@
-"""Who answers requests that only look.
+"""Where read-only requests are executed.
 
-On SQLite a read never yields, so that the loop would stand still for as long as it takes. So a server reads
-from a second store in a thread: `ThreadReader`. `LoopReader` is for a database that cannot be opened twice.
+On SQLite a read never yields, so it would block the event loop. So a server reads from a second store in a
+thread: `ThreadReader`. `LoopReader` is for a database that cannot be opened twice.
 
-A status takes a tenth of a millisecond, less than the way to another thread and back. So on SQLite a status
-is read where it is asked, unless one of the same run took long before.
+A status takes a tenth of a millisecond, less than a switch to another thread and back. So on SQLite a status
+is read in the loop, unless one of the same run took long before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SUBJECTS_MAX = 1_000
 
 
 class Reader(Protocol):
-    """Asks operations that only look."""
+    """Executes read-only operations."""
 
     async def read(self, work: Callable[[Operations], Awaitable[T]]) -> T:
         """What `work` returns; it may run in another thread, and must share nothing with this one."""
@@ -39,12 +39,12 @@ class Reader(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of what it reads."""
+        """Close what it reads from."""
         ...
 
 
 class LoopReader:
-    """Asks in the loop of the caller."""
+    """Executes them in the loop of the caller."""
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations

@@ -1,7 +1,7 @@
-"""Signing in and out: a one-time code of a link, or a token, becomes the cookie of a session.
+"""Signing in and out: the one-time code of a link, or a token, is exchanged for the cookie of a session.
 
-The code is in the fragment of the link, so that no log has it and fetching the link ahead burns nothing; the
-page posts it. A session is in the store: it ends there, with the token that it came from, and at sign-out.
+The code is in the fragment of the link, so that no log has it and prefetching the link does not use it up;
+the page posts it. A session is stored in the database: it ends there, with its token, or at sign-out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SIGN_IN, SIGN_OUT = "session.sign_in", "session.sign_out"
 
 
 class SignIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is posted: the code of a link, or a token."""
+    """The body of a sign-in: the code of a link, or a token."""
 
     code: str | None = None
     token: str | None = None
@@ -46,7 +46,7 @@ def cookie_name(settings: ServeSettings) -> str:
 
 
 def places(context: Context) -> list[Mounted]:
-    """Where one signs in and out, and sees as whom one is."""
+    """The addresses to sign in and out, and to show who is signed in."""
     return [
         Place("POST", "/api/session", NOBODY, sign_in),
         Place("GET", "/api/session", ANYBODY, show),
@@ -55,7 +55,7 @@ def places(context: Context) -> list[Mounted]:
 
 
 async def sign_in(asked: Asked) -> Response:
-    """Make a session of a code or a token."""
+    """Open a session with a code or a token."""
     given = msgspec.json.decode(await read_body(asked) or b"{}", type=SignIn)
     if (given.code is None) == (given.token is None):
         raise InvalidInput("send either a code or a token.")
@@ -80,12 +80,12 @@ async def sign_in(asked: Asked) -> Response:
 
 
 async def show(asked: Asked) -> Response:
-    """Who is signed in, and may do what."""
+    """Show who is signed in, with which roles."""
     return Response(_shown(asked.who), 200, media_type=JSON)
 
 
 async def sign_out(asked: Asked) -> Response:
-    """End the session; a token that is no session stays."""
+    """End the session; a token itself is not revoked."""
     if asked.who.kind == "session":
         context = asked.context
         await asked.note(SIGN_OUT, "", None)

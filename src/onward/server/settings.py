@@ -1,6 +1,6 @@
-"""What `[serve]` and the flags of `onward serve` say, checked.
+"""The settings of `[serve]` and the flags of `onward serve`, validated.
 
-Ceilings and rates are settings as well, with the defaults of the API page.
+Limits and rates are settings as well, with the defaults of the API page.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def is_tls(self) -> bool:
-        """Whether it speaks TLS itself."""
+        """Whether it uses TLS itself."""
         return self.tls_cert is not None
 
 
 def read_serve(table: Mapping[str, Any], given: Mapping[str, Any], *, file: str) -> ServeSettings:
-    """The settings of a table, with those of flags in their place; InvalidInput says what is wrong."""
+    """The settings of a table, overridden by flags; raises InvalidInput if one is wrong."""
     said = {name.replace("-", "_"): value for name, value in table.items()}
     try:
         found = msgspec.convert({**said, **given}, ServeSettings)
@@ -74,9 +74,7 @@ def read_serve(table: Mapping[str, Any], given: Mapping[str, Any], *, file: str)
         if getattr(found, name) <= 0:
             raise InvalidInput(f"{name} of [serve] is {shown(getattr(found, name))}; write more than 0.")
     if found.audit_days < 0:
-        raise InvalidInput(
-            f"audit_days of [serve] is {found.audit_days}; write 0 to keep the audit for ever."
-        )
+        raise InvalidInput(f"audit_days of [serve] is {found.audit_days}; write 0 to keep the audit forever.")
     return found
 
 

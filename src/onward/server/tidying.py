@@ -1,7 +1,7 @@
-"""What nobody needs any more is removed: sessions and codes that are over, and old rows of the audit.
+"""Removes ended sessions and codes, and old rows of the audit.
 
-Every server does it, a little at a time, so that no sweep holds up a request; several at one database do not
-disturb each other.
+Every server does this, a little at a time, so that no sweep delays a request; several servers on one database
+do not interfere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EVERY_S, BEHIND_S = 3_600.0, 5.0
 
 
 async def keep_tidy(context: Context) -> None:
-    """Sweep now and every hour until the server drains; sooner again while there is more."""
+    """Sweep now and every hour until the server drains; sooner while there is more to remove."""
     draining = context.life.draining
     while not draining.is_set():
         try:

@@ -1,6 +1,6 @@
-"""`Prefer: wait=10`: a reply that comes when the run stands still, or when the time is over.
+"""`Prefer: wait=10`: reply when the run is neither queued nor running, or when the time has passed.
 
-What was asked is committed before the wait begins. All who wait share the looks of the hub.
+The request is committed before the wait begins. All waiting requests share the polling of the hub.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("onward.server")
 
 
 def wait_of(prefer: str | None) -> int | None:
-    """How many seconds a client is willing to wait; what else it prefers means nothing here."""
+    """How many seconds a client wants to wait; its other preferences are ignored."""
     for word in (prefer or "").split(","):
         found = _WAIT.fullmatch(word.strip())
         if found is not None:

@@ -100,7 +100,7 @@ async def test_an_option_is_selected_by_its_place(world: World) -> None:
     (gate,) = page["runs"][0]["gates"]
     assert [choice_at(gate, index) for index in (0, 1)] == ["B", "C"]
     for none_such in (2, -1):
-        with pytest.raises(InvalidInput, match="options 0 to 1"):
+        with pytest.raises(InvalidInput, match="use 0 to 1"):
             choice_at(gate, none_such)
     colours: ChoiceOffered = {**gate["choices"][0], "data": {"description": "loud", "colors": ["#f00"]}}
     shown = checkpoint_open({**gate, "choices": [colours], "deadline": "2999-01-01T00:00:00Z"})

@@ -1,10 +1,10 @@
-"""Document 000's socket: the log of a run, and the messages of its chat, as what a page of a chat is sent.
+"""Document 000's socket: the log of a run and the messages of its chat, as frames for a page of the chat.
 
-`AgentFeed` follows one run from its first event. Each event gives the messages that a page that is open
-needs, and `redraw` gives those that a page needs that opens now: the plan, the agents, and what the run
-waits for. `said` tells of pieces of messages.
+`AgentFeed` follows one run from its first event. Each event returns the frames for pages that are open, and
+`redraw` those for a page that opens now: the plan, the agents, and what the run waits for. `said` returns
+those for pieces of messages.
 
-A limit is told when it stops the run, not when it holds a step: until then it may still be raised.
+A limit is reported when it stops the run, not when it holds a step, because until then it may be raised.
 """
 
 from __future__ import annotations

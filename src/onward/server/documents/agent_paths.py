@@ -1,4 +1,4 @@
-"""Document 000's paths: a message starts or resumes the pipeline of a chat; a status says how it stands."""
+"""Document 000's paths: a message starts or resumes the pipeline of a chat; a status describes its state."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ UNDER_WAY = ("queued", "running", "waiting")
 
 
 class Message(Given, frozen=True, kw_only=True):
-    """What a user says in a chat, and whether it resumes what stopped or starts anew."""
+    """A user's message in a chat, and whether it resumes the stopped run or starts over."""
 
     chat_id: str
     message: str | None = None
@@ -131,7 +131,7 @@ def _refused(asked: Asked, sent: MessageSent, kind: str) -> Response:
 
 # -- how a chat stands -----------------------------------------------------------------------------------
 async def show_status(asked: Asked) -> Response:
-    """How a chat stands; of one that nobody knows, nothing is running."""
+    """The state of a chat; in an unknown chat nothing is running."""
     chat = known_parameters(asked, ("chatId",)).get("chatId")
     if not chat:
         raise InvalidInput("`chatId` is missing; it names the chat.")
@@ -178,7 +178,7 @@ async def _works(operations: Operations, run: RunPage, names: list[str]) -> list
 
 
 async def find_chat(asked: Asked, chat: str) -> ChatPage | None:
-    """A chat with its newest runs; None if nothing was said in it."""
+    """A chat with its newest runs; None if it has no messages."""
     try:
         page: ChatPage = await look(
             asked, "chats.show_chat", ShowChat(chat=chat, runs=RUNS_SHOWN, messages=1)
@@ -263,7 +263,7 @@ async def change_limits(asked: Asked) -> Response:
 
 
 async def reset_limits(asked: Asked) -> Response:
-    """Go back to the limits of a new database."""
+    """Restore the limits of a new database."""
     await body_of(asked, Nothing)
     for reset in agents.limit_resets(by=asked.by):
         await decide(asked, "limits.reset_limits", reset, subject="settings")

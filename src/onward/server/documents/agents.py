@@ -1,4 +1,4 @@
-"""Document 000's replies, from those of operations: how a chat stands, its checkpoints, and its limits."""
+"""Document 000's replies, from those of operations: the state of a chat, its checkpoints, and its limits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def milliseconds(instant: str | None) -> int | None:
 
 
 def message_taken(sent: MessageSent) -> MessageTaken:
-    """What became of a message."""
+    """The result of a message."""
     run = sent["run"]
     taken: MessageTaken = {
         "status": sent["outcome"],
@@ -70,7 +70,7 @@ NOTHING: AgentsStatus = {
 
 
 class AgentWork(msgspec.Struct, frozen=True):
-    """A step of an agent: what it was asked, and what it answered."""
+    """A step of an agent: its request and its answer."""
 
     step: StepOutline
     input: str | None
@@ -148,7 +148,7 @@ def choice_at(gate: GateShown, index: int) -> str:
     """The key of the option that was selected."""
     if not 0 <= index < len(gate["choices"]):
         raise InvalidInput(
-            f"checkpoint {gate['gate']} has the options 0 to {len(gate['choices']) - 1}, and no {index}."
+            f"checkpoint {gate['gate']} has no option {index}; use 0 to {len(gate['choices']) - 1}."
         )
     return gate["choices"][index]["key"]
 
@@ -192,7 +192,7 @@ def settings_shown(listed: LimitList) -> SettingsShown:
 
 
 def limit_changes(wanted: LimitsWanted, *, by: str) -> list[SetLimit]:
-    """What is to be set. All of it is checked here, so that nothing is set if one cannot be."""
+    """The limits to set. All are checked here, so that none is set if one is invalid."""
     cost_day, cost_project = _micro(wanted.max_cost_per_day), _micro(wanted.max_cost_per_project)
     asked: tuple[tuple[str, Literal["tokens", "cost", "calls"], int | None], ...] = (
         ("chat", "tokens", wanted.max_tokens_per_chat),
@@ -212,10 +212,10 @@ def _micro(dollars: float | None) -> int | None:
         return None
     too_small = 0 < dollars < 1 / MICRO  # it would be rounded to 0, and end the limit
     if not 0 <= dollars <= AMOUNT_MAX or too_small:
-        raise InvalidInput(f"{dollars:g} cannot be a limit in dollars; write 0 for none, or more.")
+        raise InvalidInput(f"{dollars:g} cannot be a limit in dollars; write 0 for no limit, or more.")
     return round(dollars * MICRO)
 
 
 def limit_resets(*, by: str) -> Iterable[ResetLimits]:
-    """What is to be reset."""
+    """The limits to reset."""
     return [ResetLimits(scope=scope, by=by) for scope in SCOPES]

@@ -26,7 +26,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Nothing(Given, frozen=True, kw_only=True):
-    """A body that says nothing."""
+    """An empty body."""
 
 
 async def body_of(asked: Asked, kind: type[Body]) -> Body:

@@ -172,7 +172,7 @@ async def show_context(asked: Asked) -> Response:
 
 
 async def cancel(asked: Asked) -> Response:
-    """Give the run up for good."""
+    """Cancel the run for good."""
     await body_of(asked, Nothing)
     request = CancelRun(run=exact_run(asked.path["id"]), by=asked.by, key=key_of(asked))
     run: RunState = await decide(asked, "decide.cancel_run", request, subject=asked.path["id"])

@@ -1,8 +1,8 @@
-"""`/ws`: what happens, as document 000 tells it of one chat (`?chatId=`) and document 004 of all workflows.
+"""`/ws`: live events of one chat for document 000 (`?chatId=`), and of all workflows for document 004.
 
-Read-only: what a client sends is not heard. A client that connects is first told how things stand, then
-what happens; each message is one JSON object. The frames come from the server's hub, and end as all streams
-do: when the server drains, when the client is too slow, or when its credential is no good any more.
+Read-only: messages of clients are ignored. A client that connects first gets the current state, then
+events; each message is one JSON object. The frames come from the server's hub, and end as all streams
+do: when the server drains, when the client is too slow, or when its credential is no longer valid.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def places(context: Context) -> list[Socket]:
 
 
 async def serve(asked: Asked, socket: WebSocket) -> None:
-    """Tell what happens until the client hangs up, or the stream ends."""
+    """Send events until the client disconnects or the stream ends."""
     given = known_parameters(asked, ("chatId", "after"))
     if "after" in given and "chatId" not in given:
         raise InvalidInput("`after` is a position in a chat; name the chat with `chatId`.")
@@ -62,7 +62,7 @@ async def serve(asked: Asked, socket: WebSocket) -> None:
 
 def _position(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= POSITION_DIGITS_MAX):
-        raise InvalidInput("after is not a whole number from 0 on.")
+        raise InvalidInput("after is not a whole number of at least 0.")
     return int(text)
 
 

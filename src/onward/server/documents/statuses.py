@@ -1,4 +1,4 @@
-"""How the statuses of runs and steps are called in documents 000, 002 and 004: one table, and its readers."""
+"""The statuses of runs and steps in the words of documents 000, 002 and 004: one table, and its readers."""
 
 from __future__ import annotations
 

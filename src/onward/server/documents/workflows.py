@@ -1,4 +1,4 @@
-"""Document 004's replies and socket: workflows, and what is announced of them, from runs in lists."""
+"""Document 004's replies and socket: workflows and their events, from runs in lists."""
 
 from __future__ import annotations
 

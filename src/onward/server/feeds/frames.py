@@ -1,7 +1,7 @@
-"""What is sent: a frame is one thing that happened, and a batch is what one look found.
+"""What is sent: a frame is one change, and a batch is what one poll found.
 
-A frame is encoded once, whoever reads it. `at` is its place in its stream, by which doubles are dropped; `id`
-is the cursor that a reader comes back with. They are the same, unless several frames belong to one place:
+A frame is encoded once for all readers. `at` is its position in its stream, by which duplicates are dropped;
+`id` is the cursor with which a reader reconnects. They are the same, unless several frames have one position:
 then only the last of them has the id, so that a reader that was cut off between them gets all of them again.
 """
 

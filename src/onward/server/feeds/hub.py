@@ -1,8 +1,8 @@
-"""One look for all: what changed is found once, however many read, and given to everybody who follows it.
+"""One poll for all readers: a change is found once and passed to everyone who follows it.
 
-The hub lives in a loop of its own (`thread`), with a store that nobody else uses. Twenty looks a second at
-most, seven if nothing is known to have happened; one that finds nothing written costs a few microseconds on
-SQLite, and three small queries elsewhere. `poke` is for what this process itself commits.
+The hub has its own loop (`thread`) and store. It polls at most twenty times a second, and seven if no change
+is known; a poll without changes costs a few microseconds on SQLite, and three small queries elsewhere. `poke`
+reports what this process itself commits.
 """
 
 from __future__ import annotations

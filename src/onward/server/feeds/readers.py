@@ -1,7 +1,7 @@
-"""One connection that is told what happens: a queue with an end, between the hub's thread and the server's.
+"""One connection that receives live updates: a bounded queue between the hub's thread and the server's.
 
 The hub puts, the connection takes; neither waits for the other. A queue that is full ends: the reader is cut
-and comes back with its cursor. Each counter is written by one of the two threads only, and a deque's ends are
+and reconnects with its cursor. Each counter is written by one of the two threads only, and a deque's ends are
 safe between threads, so there is no lock.
 """
 

@@ -1,7 +1,7 @@
-"""Where streams are asked for: `/api/runs/{run}/events`, `/api/messages` and `/api/feed` as event streams,
+"""The addresses of streams: `/api/runs/{run}/events`, `/api/messages` and `/api/feed` as event streams,
 and the socket `/api/live`.
 
-`open_streams` starts the hub of a server; `follow` is for rooms that tell what happens in words of their own.
+`open_streams` starts the hub of a server; `follow` is for rooms with frames in their own words.
 """
 
 from __future__ import annotations
@@ -215,5 +215,5 @@ def _cursor(asked: Asked, given: Mapping[str, str]) -> int | None:
 def _number(given: Mapping[str, str], name: str) -> int:
     text = given.get(name, "0")
     if not (text.isascii() and text.isdecimal() and len(text) <= 19):
-        raise InvalidInput(f"{name} is not a whole number from 0 on.")
+        raise InvalidInput(f"{name} is not a whole number of at least 0.")
     return POSITION.check(int(text), name)

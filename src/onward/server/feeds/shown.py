@@ -1,7 +1,7 @@
-"""How runs stand, folded once for all who look: a run in full, and a row of a list.
+"""The state of runs, folded once for all readers: a run in full, and a row of a list.
 
-These have no cursor: a reader gets the whole first, and then what changed. They are read again when the run
-has moved, at most twice a second, and less often where that takes long.
+These have no cursor: a reader gets the whole first, and then changes. They are read again when the run
+has changed, at most twice a second, and less often where that takes long.
 """
 
 from __future__ import annotations

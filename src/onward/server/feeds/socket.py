@@ -1,7 +1,7 @@
 """`/api/live`: everything that a page follows, over one WebSocket. It is read-only.
 
-A message is a JSON array of frames, all that one look has found. What the socket follows is in its address;
-to follow something else, a page opens another one.
+A message is a JSON array of frames, all that one poll has found. The address names what the socket follows;
+to follow something else, a page opens another socket.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A stream as `text/event-stream`: one write for all that a look has found, one for each page before it."""
+"""A stream as `text/event-stream`: one write per poll, and one for each page of the backlog."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""All connections of a server that are told what happens: counted, kept alive, asked about, and said goodbye.
+"""All connections of a server that receive live updates: counted, kept alive, checked, and closed.
 
-One task looks after all of them once a second, so that a stream costs nothing while nothing happens. Closing
-a stream stops no run: it only takes a reader from the hub.
+One task does this once a second for all of them, so an idle stream costs nothing. Closing
+a stream stops no run: it only removes a reader from the hub.
 """
 
 from __future__ import annotations

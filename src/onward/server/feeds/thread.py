@@ -1,6 +1,6 @@
-"""The hub from the server's loop: it has a loop of its own, in the thread of the store that it reads.
+"""The hub from the server's loop: the hub has its own loop, in the thread of the store that it reads.
 
-Whatever is asked here is done there.
+Calls made here are executed there.
 """
 
 from __future__ import annotations

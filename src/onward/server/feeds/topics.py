@@ -1,7 +1,7 @@
-"""What can be followed from a position on: the events of a run, what is said in a chat, which runs changed.
+"""What can be followed from a position: the events of a run, the messages of a chat, which runs changed.
 
-A topic reads pages of what comes after a place, for all its readers at once or for one that is behind. It
-decides from what one look has seen whether there is more, and whether it has ended.
+A topic reads pages after a position, for all its readers or for one that is behind. From the result of a
+poll it decides whether there is more, and whether it has ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a reader can ask for: each is told in one stream, and those with a cursor begin after it."""
+"""What a reader can follow: each becomes one stream, and those with a cursor start after it."""
 
 from __future__ import annotations
 
