@@ -379,7 +379,8 @@ def _took(site: Site, run: str, step: str) -> str:
     """How long the step took until the run stopped, in the words of the page."""
     page = site.server.get(f"/api/runs/{run}/steps")
     (begun,) = (row["began_at"] for row in page["timeline"] if row["key"] == step)
-    took_s = (datetime.fromisoformat(page["stops"][-1]["at"]) - datetime.fromisoformat(begun)).total_seconds()
+    ended, began = map(_as_read, (page["stops"][-1]["at"], begun))
+    took_s = (ended - began).total_seconds()
     return f"{took_s * 1000:.0f} ms" if took_s < 0.1 else f"{took_s:.1f} s"
 
 
@@ -392,3 +393,9 @@ def _tone(button: object) -> str:
     """The classes that colour a button."""
     names: str = button.get_attribute("class")  # type: ignore[attr-defined]
     return " ".join(name for name in names.split() if name in ("btn", "amber", "green", "danger", "ink"))
+
+
+def _as_read(at: str) -> datetime:
+    """A time as a browser reads it: to the millisecond."""
+    read = datetime.fromisoformat(at)
+    return read.replace(microsecond=read.microsecond // 1000 * 1000)
