@@ -53,6 +53,12 @@ async def stamp(text: str) -> str:
 
 
 @step
+async def letter(text: str, pages: list[str]) -> str:
+    executed.note("letter", str(pages))
+    return text
+
+
+@step
 async def shaky(name: str) -> str:
     if executed.note("shaky", name) < 2:
         raise ValueError("not yet")
@@ -105,6 +111,16 @@ CHANGES: dict[str, tuple[Act, Act, str]] = {
         lambda: page("a"),
         lambda: page("b"),
         """'page' was called with ["a"] (event 5) and is now called with ["b"].""",
+    ),
+    "F3: another argument after a long one": (
+        lambda: letter("x" * 200, ["a", "b"]),
+        lambda: letter("x" * 200, ["a"]),
+        """xx…,["a","b"]] (event 5) and is now called with ["xxx""",
+    ),
+    "F3: another end of a long argument": (
+        lambda: page("x" * 200 + "a"),
+        lambda: page("x" * 200 + "b"),
+        "'page' is now called with other arguments than in the history (event 5), which differ after what",
     ),
     "F3: an argument of another type that is no data": (
         lambda: page(Client()),

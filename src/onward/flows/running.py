@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -76,8 +76,21 @@ def asked_with(name: str, type: str, arguments: Mapping[str, Any]) -> Asked:
         encoded = msgspec.json.encode(list(data.items()))
     about = msgspec.json.encode(list(data.values())).decode()
     if len(about) > ABOUT_CHARACTERS:
-        about = f"{about[:ABOUT_CHARACTERS]}…"
+        about = _shortened([msgspec.json.encode(value).decode() for value in data.values()])
     return Asked(name, type, blake3(encoded).hexdigest(length=10), about)
+
+
+def _shortened(values: Sequence[str]) -> str:
+    """The arguments of a call with the beginning of each, so that people see which of them changed."""
+    lengths, room = [0] * len(values), ABOUT_CHARACTERS
+    for done, index in enumerate(sorted(range(len(values)), key=lambda index: len(values[index]))):
+        lengths[index] = min(len(values[index]), room // (len(values) - done))
+        room -= lengths[index]
+    shown = (
+        text if len(text) == length else f"{text[:length]}…"
+        for text, length in zip(values, lengths, strict=True)
+    )
+    return f"[{','.join(shown)}]"
 
 
 def _as_data(value: Any) -> Any:
@@ -260,12 +273,7 @@ class FlowRun:
         if scope.at == len(scope.past) or past is not scope.past[scope.at] or past.key != key:
             raise self.changed(past, key)
         if past.inputs and past.inputs != asked.inputs:
-            raise self.stop(
-                FlowChanged(
-                    f"{key!r} was called with {past.about or 'other values'} (event {past.seq}) and is now "
-                    f"called with {asked.about or 'others'}. {self._advice(past)}"
-                )
-            )
+            raise self.stop(FlowChanged(f"{_differs(key, past, asked)}. {self._advice(past)}"))
         scope.at += 1
         scope.patches = ()
         return key, past
@@ -462,6 +470,19 @@ class FlowRun:
         scope = Scope(history, above.key(segment), above, named)
         scope.flow, scope.last_us = self, above.last_us
         return scope
+
+
+def _differs(key: str, past: PastCall, asked: Asked) -> str:
+    """That a call has other arguments now."""
+    if past.about and past.about == asked.about:
+        return (
+            f"{key!r} is now called with other arguments than in the history (event {past.seq}), which "
+            f"differ after what is shown here: {asked.about}"
+        )
+    return (
+        f"{key!r} was called with {past.about or 'other values'} (event {past.seq}) and is now called with "
+        f"{asked.about or 'others'}"
+    )
 
 
 def step_failed(key: str, error: str) -> StepFailed:
