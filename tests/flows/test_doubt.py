@@ -97,6 +97,8 @@ async def test_doubt_in_one_of_three_branches_is_settled_alone(
 
 async def test_a_flow_whose_step_is_in_doubt_can_be_skipped_and_leaves_no_result(world: World) -> None:
     process = await in_doubt(world, 1)
+    with pytest.raises(Refused, match="--skip ends the whole flow here without a result"):
+        await process.resume()
     run = await process.resume(action="skip")
     assert run.status is RunStatus.COMPLETED
     assert "flow.result" not in run.context

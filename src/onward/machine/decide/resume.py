@@ -42,7 +42,7 @@ from onward.model.context import check_value
 from onward.model.ids import branch_of, called, node_of, place_of
 from onward.model.limits import VISITS, raised_visits
 from onward.model.run import AttemptState, OpenStep, Run, RunStatus
-from onward.pipeline.flow_source import is_flow_kind
+from onward.pipeline.flow_source import FLOW, is_flow_kind
 
 ACTIONS = ("retry", "skip", "continue", "abort")
 
@@ -175,7 +175,7 @@ def _where(
     """The stopped step that the request is about, and the node to continue at if it is not the next one."""
     if request.from_node is None and reason_of(run.reason).continues_at is ContinuesAt.EDGES:
         return None, past_no_way(definition, run, action=request.action, step=request.step, now_us=now_us)
-    return _stopped_step(run, request), _from_node(definition, run, request)
+    return _stopped_step(definition, run, request), _from_node(definition, run, request)
 
 
 def repeat_notice(definition: Definition, run: Run, from_node: str | None) -> str:
@@ -292,7 +292,7 @@ def _why_final(run: Run) -> str:
     return f"{why}; `onward replay {run.id} --from STEP` repeats it from a step, in a fork"
 
 
-def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
+def _stopped_step(definition: Definition, run: Run, request: ResumeRequest) -> OpenStep | None:
     """The step that the request is about; refuses if a step is in doubt and no action is given."""
     in_doubt = [opened for opened in run.open_steps.values() if is_in_doubt(opened)]
     if request.from_node is None and in_doubt and request.action not in ACTIONS:
@@ -300,7 +300,7 @@ def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
             "in_doubt",
             f"step {in_doubt[0].step} started and never finished{_why_not(in_doubt[0])}, "
             "and must not be repeated blindly; "
-            f"choose --retry, --skip, --continue or --abort{_meaning(in_doubt[0])}.",
+            f"choose --retry, --skip, --continue or --abort{_meaning(definition, in_doubt[0])}.",
             details={
                 "step": in_doubt[0].step,
                 "attempt": in_doubt[0].attempt,
@@ -336,12 +336,17 @@ def _why_not(opened: OpenStep) -> str:
     return f" ({'; '.join(known)})" if known else ""
 
 
-def _meaning(opened: OpenStep) -> str:
+def _meaning(definition: Definition, opened: OpenStep) -> str:
     """What the choices mean for its calls in doubt."""
     call = next(iter(calls_in_doubt(opened)), None)
     if call is None:
         return ""
-    skips = "tells the model that nothing is known" if is_use_in_doubt(opened) else "continues after the step"
+    if is_use_in_doubt(opened):
+        skips = "tells the model that nothing is known"
+    elif definition.kind(opened.node).startswith(FLOW):
+        skips = "ends the whole flow here without a result"
+    else:
+        skips = "continues after the step"
     return (
         f": --retry repeats {call} and keeps all other results, --continue --answer {call}=VALUE gives its "
         f"result, --skip {skips}, --abort ends the run"
