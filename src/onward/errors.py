@@ -330,11 +330,12 @@ class ArtifactNotFound(OnwardError):
 class StepNotFound(OnwardError):
     """The run has started no step with this id, of this node or at this place."""
 
-    def __init__(self, wanted: str, known: Sequence[str]) -> None:
+    def __init__(self, wanted: str, known: Sequence[str], more: str = "") -> None:
+        """`more` is a sentence that follows."""
         self.wanted, self.known = wanted, tuple(known)
-        more = f" and {len(known) - 20} more" if len(known) > 20 else ""
-        there = f"it has {', '.join(known[:20])}{more}" if known else "it has none"
-        super().__init__(f"this run has not started a step {wanted!r}; {there}.")
+        others = f" and {len(known) - 20} more" if len(known) > 20 else ""
+        there = f"it has {', '.join(known[:20])}{others}" if known else "it has none"
+        super().__init__(f"this run has not started a step {wanted!r}; {there}. {more}".rstrip())
 
 
 class NotificationNotFound(OnwardError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.engine.control.requests import ForkRequest
-from onward.errors import InvalidInput
+from onward.errors import InvalidInput, StepNotFound
 from onward.flows.branches import gather
 from onward.flows.define import flow, step
 from onward.flows.values import now, uuid
@@ -70,6 +70,15 @@ async def test_a_fork_before_the_first_step_does_everything_again(memory: World)
     run = await forked(process, "page")
     assert result(run)[0] == "first 2"
     assert outside.done["pay"] == 2
+
+
+async def test_a_fork_before_a_step_that_was_never_called_says_where_the_steps_are_listed(
+    memory: World,
+) -> None:
+    process = await serving(memory, site)
+    await begin(process, site.bind())
+    with pytest.raises(StepNotFound, match=r"'pge'.*`onward calls run` lists the steps of its flow"):
+        await forked(process, "pge")
 
 
 async def test_a_fork_of_a_fork_draws_what_each_run_drew(memory: World) -> None:

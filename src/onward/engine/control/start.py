@@ -27,7 +27,7 @@ from onward.engine.log import Folded, RequestTerms, applied, redacted_event
 from onward.engine.loop import Runner, ServedPipeline
 from onward.engine.sources import Sources
 from onward.engine.stop import StopSwitch
-from onward.errors import InvalidInput, Refused, StaleHistory
+from onward.errors import InvalidInput, Refused, StaleHistory, StepNotFound
 from onward.handlers.port import ChecksAnswers, Handler
 from onward.machine.decide.calls import calls_in_doubt
 from onward.machine.decide.requests import HolderView, decide_claim
@@ -40,7 +40,7 @@ from onward.model.call import CallFinished
 from onward.model.context import check_given, copied
 from onward.model.events import Event, RunForked
 from onward.model.gate import GateDecided
-from onward.model.ids import node_of, place_of
+from onward.model.ids import called, node_of, place_of
 from onward.model.run import Run
 from onward.model.values import EVENT, missing_now
 from onward.pipeline.build import Pipeline
@@ -372,10 +372,17 @@ class Forking(msgspec.Struct, frozen=True):
         parent = await self.journal.load(run_id)
         if fork.from_step is None:
             raise await no_place_named(self.log, run_id, parent.position.seq)
-        before = await before_call(self.journal, parent.run, await self._flows(parent.run), fork.from_step)
+        flows = await self._flows(parent.run)
+        before = await before_call(self.journal, parent.run, flows, fork.from_step)
         if before is not None:
             return before
-        return await checkpoint_before(self.log, parent.run, fork.from_step)
+        try:
+            return await checkpoint_before(self.log, parent.run, fork.from_step)
+        except StepNotFound as error:
+            if not flows:
+                raise
+            more = f"`onward calls {called(run_id)}` lists the steps of its flow."
+            raise StepNotFound(error.wanted, error.known, more) from None
 
     async def _flows(self, run: Run) -> Collection[str]:
         """The nodes of a run that are flows."""
