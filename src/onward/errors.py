@@ -180,6 +180,18 @@ class UnknownHandler(OnwardError):
 
     def __init__(self, node_id: str, kind: str, known: Sequence[str]) -> None:
         self.node_id, self.kind, self.known = node_id, kind, tuple(known)
+        what, _, name = kind.partition(":")
+        if what in ("flow", "step") and name:
+            same = name.partition("@")[0]
+            others = [
+                one.partition(":")[2] for one in sorted(known) if one.partition("@")[0] == f"{what}:{same}"
+            ]
+            only = f", only {', '.join(map(repr, others))}" if others else ""
+            super().__init__(
+                f"node {node_id!r} needs handler {kind!r}, and this process has no {what} {name!r}{only}; "
+                "import the file that defines it, or name that file: --app FILE.py"
+            )
+            return
         super().__init__(
             f"node {node_id!r} needs handler {kind!r}, which is not registered; "
             f"registered: {', '.join(sorted(known))}. Check the node's `type`, or name the app with --app."

@@ -117,3 +117,27 @@ def test_what_continues_a_flow_names_its_file_only_where_it_is_not_found_again(s
     assert (
         "onward resume three --app own.py\n" in shell.inside("run", "own.py:broken", "--run-id", "three").out
     )
+
+
+VERSIONED = """
+from onward import ask, flow
+
+@flow(version="{version}")
+async def asks() -> str:
+    return (await ask("Ship it?")).choice
+"""
+
+
+def test_a_flow_that_is_not_served_says_to_name_its_file(shell: Shell) -> None:
+    shell.write("asks.py", VERSIONED.format(version="1"))
+    assert shell("submit", "asks.py:asks", "--run-id", "one").code == 0
+    refused = shell("resume", "one")
+    assert refused.code == 2
+    assert "this process has no flow 'asks@1'; import the file that defines it" in refused.err
+    assert "--app FILE.py" in refused.err
+    assert shell("worker", "--app", "asks.py", "--until-idle").code == 0
+    assert "continue onward answer one --app FILE.py" in shell("show", "one").out
+    shell.write("asks.py", VERSIONED.format(version="2"))
+    refused = shell("answer", "one", "yes", "--app", "asks.py")
+    assert refused.code == 2
+    assert "this process has no flow 'asks@1', only 'asks@2'; import the file" in refused.err

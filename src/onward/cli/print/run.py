@@ -88,7 +88,8 @@ def next_command(run: Mapping[str, Any], common: Common, *, answer: Sequence[str
         return command
     if has_kept_app(load_settings(db=common.db), run["id"]):
         return command
-    return f"{command} --app PACKAGE.MODULE:APP"
+    is_flow = all(kind in BUILT_IN or is_flow_kind(kind) for kind in run["handlers"])
+    return f"{command} --app {'FILE.py' if is_flow else 'PACKAGE.MODULE:APP'}"
 
 
 def _next_command(run: Mapping[str, Any], common: Common, answer: Sequence[str]) -> str | None:
