@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,16 @@ def here() -> str:
     assert frame is not None
     assert frame.f_back is not None
     return f"{__file__}:{frame.f_back.f_lineno - 1}"
+
+
+@pytest.mark.parametrize("store", [None, ""])
+def test_an_app_without_a_database_is_refused(store: Any) -> None:
+    with pytest.raises(InvalidInput, match="names no database; give a path or a postgresql:// address"):
+        Onward(store)
+
+
+def test_the_path_of_a_database_may_be_a_path(tmp_path: Path) -> None:
+    assert Onward(tmp_path / "runs.db").store == str(tmp_path / "runs.db")
 
 
 async def greet(step: StepContext) -> None:

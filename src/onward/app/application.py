@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from onward.app.queue import AppWithQueue, inputs_of, simulation_of
+from onward.app.queue import AppWithQueue, checked_key, inputs_of, simulation_of
 from onward.clock import SystemClock
 from onward.config import tool_variables
 from onward.engine.control.requests import ForkRequest, Interviewer, Resume, StartRequest
@@ -105,6 +105,9 @@ class Onward(AppWithQueue):
         cut off or failed, and returns the same result. While the run waits, so does this. FlowFailed if it
         stops without a result.
         """
+        from onward.flows.define import checked_bound
+
+        flow, key = checked_bound(flow), checked_key(key)
         engine, interviewer = await self.engine(), self._interviewer(answers)
         prepared = await self._prepared(flow)
         asked = {"call": flow.flow.name, "inputs": flow.inputs}

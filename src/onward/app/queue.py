@@ -252,6 +252,13 @@ def inputs_of(given: str | Pipeline | Bound[Any], inputs: Mapping[str, Any] | No
     return given.inputs
 
 
+def checked_key(key: object) -> str | None:
+    """The key of a request, if it can be one. Under an empty one, two requests would be the same."""
+    if key is None or (isinstance(key, str) and key):
+        return key
+    raise InvalidInput(f"key={key!r} cannot be a key; give text that is not empty, such as 'order-17'.")
+
+
 def _source(given: str | Pipeline | Bound[Any], prepared: Pipeline) -> dict[str, str | None]:
     """What is asked for: a name stays a name, so that a repeated request is the same whatever is enabled."""
     if isinstance(given, str) and prepared.version is not None:
@@ -277,7 +284,7 @@ def _request(
         **pipeline,
         inputs=dict(one.inputs),
         run_id=one.run_id,
-        key=one.key,
+        key=checked_key(one.key),
         simulation=None if simulation is None else dict(simulation.script),
         real_tools=real_tools,
         tags=(*tags, *one.tags),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
@@ -355,12 +356,21 @@ class AppWithStore(AppRegistrations):
     """An app that opens its store and closes it."""
 
     def __init__(
-        self, store: str | Store = ".onward/onward.db", *, runs: str | None = None, files: str | None = None
+        self,
+        store: str | os.PathLike[str] | Store = ".onward/onward.db",
+        *,
+        runs: str | None = None,
+        files: str | None = None,
     ) -> None:
         """`store`: a path, a postgresql:// address, or a store. `runs`: where steps have their directories;
         default: next to the database. `files`: which files they leave there (full, lazy or off), which
         overrides the pipelines.
         """
+        if not store:
+            raise InvalidInput(
+                f"Onward({store!r}) names no database; give a path or a postgresql:// address."
+            )
+        store = os.fspath(store) if isinstance(store, os.PathLike) else store
         super().__init__(own_redactor(store if isinstance(store, str) else None))
         self.store, self.runs, self.files = store, runs, file_mode(files)
         self.lease_s: float | None = None
@@ -550,7 +560,9 @@ class AppWithPipelines(AppWithStore):
         if isinstance(pipeline, Pipeline):
             return pipeline
         if not isinstance(pipeline, str):
-            flow = pipeline.flow
+            from onward.flows.define import checked_bound
+
+            flow = checked_bound(pipeline).flow
             self.add_flow(flow)
             return build(flow.source, file=flow.path or f"<{flow.name}>", rules=())
         engine = await self.engine()

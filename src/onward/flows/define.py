@@ -75,7 +75,10 @@ class Declared:
         names = self.names
         if not kwargs and names is not None and len(args) == len(self.signature.parameters) == len(names):
             return dict(zip(names, args, strict=True))
-        return self.signature.bind(*args, **kwargs).arguments
+        try:
+            return self.signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{self.function.__name__}(): {error}") from None
 
     def arguments(
         self, what: str, values: Mapping[str, Any], *, is_text: bool = False, is_strict: bool = False
@@ -236,6 +239,20 @@ class Bound(msgspec.Struct, Generic[R], frozen=True):
     inputs: Mapping[str, Any]
 
 
+def checked_bound(given: object) -> Bound[Any]:
+    """What was given, if it is a flow with its arguments; InvalidInput says what to write."""
+    match given:
+        case Bound():
+            return given
+        case Flow():
+            raise InvalidInput(
+                f"flow {given.name!r} is not bound to its arguments; write {given.name}.bind(…)."
+            )
+        case Step():
+            raise InvalidInput(f"{given.name!r} is a step; await it in a function with @flow.")
+    raise InvalidInput(f"a {type(given).__name__} is not a flow with its arguments; write FLOW.bind(…).")
+
+
 class Flow(Generic[P, R]):
     """An async function whose progress survives every process. An app runs it: `app.call(build.bind(…))`."""
 
@@ -255,9 +272,10 @@ class Flow(Generic[P, R]):
             )
         self.function = function
         self.name = checked_name(name or function.__name__, "a flow")
-        if version and not re.fullmatch(r"[\w.-]{1,40}", version):
+        if version != str(version) or (version and not re.fullmatch(r"[\w.-]{1,40}", version)):
             raise InvalidInput(
-                f"version={version!r} of flow {self.name!r}: use letters, digits, '.', '_' and '-'."
+                f"version={version!r} of flow {self.name!r}: write text of letters, digits, '.', '_' "
+                "and '-', such as version=\"2\"."
             )
         self.version, self.max_running = version, max_running
         self.declared = Declared(function, local or {})
@@ -291,7 +309,9 @@ class Flow(Generic[P, R]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
         """The flow with these arguments, for `app.call`, `run` and `submit`."""
-        return Bound(self, self.inputs(self.declared.signature.bind(*args, **kwargs).arguments))
+        inputs = self.inputs(self.declared.given(args, kwargs))
+        self.arguments(inputs)  # refused here, and not by a run that fails
+        return Bound(self, inputs)
 
     def bind_values(self, values: Mapping[str, Any], *, is_text: bool = False) -> Bound[R]:
         """The flow with values that came as JSON, or as text from a command line."""
