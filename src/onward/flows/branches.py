@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar, overload
 from onward.errors import InvalidInput
 from onward.flows.running import FlowRun, scope_here
 from onward.flows.scope import Group, Scope
+from onward.model.stored import is_awaitable
 
 T = TypeVar("T")
 T1 = TypeVar("T1")
@@ -135,6 +136,12 @@ async def gather(*work: Awaitable[Any], return_exceptions: bool = False) -> tupl
             raise InvalidInput(
                 f"gather takes at most {GATHER_MAX:,} branches; write `await each(…)` for more."
             )
+        for one in work:
+            if not is_awaitable(one):
+                raise InvalidInput(
+                    f"gather takes calls, as in `await gather(page(1), page(2))`, and was given a "
+                    f"{type(one).__name__}; write `gather(*calls)` for the calls of a list."
+                )
         named, group = flow.enter(scope, "gather")
     except BaseException:
         for one in work:

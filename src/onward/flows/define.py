@@ -20,7 +20,7 @@ import msgspec
 
 from onward.errors import InvalidInput
 from onward.flows.durations import seconds_of
-from onward.flows.running import Asked, FlowRun, asked_with, here, step_failed
+from onward.flows.running import Asked, FlowRun, asked_with, here, step_failed, written
 from onward.flows.scope import Scope
 from onward.handlers.calls import CallOptions
 from onward.model.call import POSITIONAL, CallKind
@@ -145,9 +145,14 @@ class Step(Generic[P, R]):
                 asyncio.get_running_loop()
             except RuntimeError:  # nobody here could await it
                 return self.function(*args, **kwargs)  # type: ignore[no-any-return]
-        return self._called(args, kwargs)
+        flow = scope.flow if isinstance(scope, Scope) else None
+        return written(self.name, flow, self._called(args, kwargs, flow))
 
-    async def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+    async def _called(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], written_in: FlowRun | None = None
+    ) -> R:
+        if written_in is not None:
+            written_in.not_awaited[self.name] -= 1
         scope = here.get()
         if not isinstance(scope, Scope):
             returned = self.function(*args, **kwargs)
@@ -156,7 +161,9 @@ class Step(Generic[P, R]):
         return await self._in_flow(scope.flow, scope, args, kwargs)
 
     async def _in_flow(self, flow: FlowRun, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
-        asked = self.asked(self.declared.given(args, kwargs))
+        given = self.declared.given(args, kwargs)
+        flow.check_awaited(self.name, given)
+        asked = self.asked(given)
         key, past = flow.begin(scope, asked)
         returns = self.declared.returns
         if past is not None and flow.is_answer(scope, past):
@@ -356,7 +363,7 @@ class Flow(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[None, None, R]:
         scope = here.get()
         if isinstance(scope, Scope):
-            return self._inside(scope, args, kwargs)
+            return written(self.name, scope.flow, self._inside(scope, args, kwargs))
         raise InvalidInput(
             f"flow {self.name!r} was called outside a flow and would not be recorded; use `await "
             f"app.call({self.name}.bind(…))`."
@@ -366,6 +373,8 @@ class Flow(Generic[P, R]):
 
     async def _inside(self, scope: Scope, args: Any, kwargs: Any) -> R:
         """A part of the flow that awaits it, with keys of its own."""
+        assert scope.flow is not None
+        scope.flow.not_awaited[self.name] -= 1
         scope = typing.cast("Scope", here.get())
         flow = scope.flow
         assert flow is not None

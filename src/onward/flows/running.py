@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 import msgspec
 from blake3 import blake3
@@ -138,6 +140,8 @@ class FlowRun:
         self.calls = self._under_way = 0
         self.working = 1
         """How many branches do not wait for something outside."""
+        self.not_awaited: Counter[str] = Counter()
+        """How many calls of each step the code has written and not awaited yet."""
         self.waits: dict[str, Parked] = {}
         """What branches wait for, by the keys of their calls."""
         self._outer: asyncio.Task[Any] | None = None
@@ -171,6 +175,12 @@ class FlowRun:
             raise
         if self.ended is not None:
             raise self.ended
+        if forgotten := sorted((+self.not_awaited).keys()):
+            steps = " and ".join(map(repr, forgotten))
+            raise InvalidInput(
+                f"flow {self.name!r} ended, but its code calls {steps} without `await`, so that call did not "
+                f"run; write `await {forgotten[0]}(…)` and resume the run."
+            )
         return returned
 
     async def _main(self, function: Coroutine[Any, Any, Any]) -> Any:
@@ -277,6 +287,17 @@ class FlowRun:
         scope.at += 1
         scope.patches = ()
         return key, past
+
+    def check_awaited(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Refuse a call with another call in place of what that returns."""
+        for key, value in arguments.items():
+            if type(value) is CoroutineType:
+                value.close()
+                raise self.stop(
+                    InvalidInput(
+                        f"{key!r} of step {name!r} is a call without `await`; write `{name}(await …)`."
+                    )
+                )
 
     def changed(self, past: PastCall, key: str) -> asyncio.CancelledError:
         """End the attempt: the history has another call here."""
@@ -483,6 +504,14 @@ def _differs(key: str, past: PastCall, asked: Asked) -> str:
         f"{key!r} was called with {past.about or 'other values'} (event {past.seq}) and is now called with "
         f"{asked.about or 'others'}"
     )
+
+
+def written(name: str, flow: FlowRun | None, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+    """A call of a step or a flow, as the code has written it: it runs when it is awaited."""
+    if flow is not None:
+        flow.not_awaited[name] += 1
+    cast("CoroutineType[Any, Any, T]", call).__qualname__ = name  # Python's own warning shows it
+    return call
 
 
 def step_failed(key: str, error: str) -> StepFailed:

@@ -127,6 +127,8 @@ def _converted(value: Any, where: str, depth: int) -> Any:
         case dict():
             return _object(value.items(), where, depth)
     fields = _fields(value)
+    if inspect.iscoroutine(value):
+        raise UnstorableValue(f"{where} is a coroutine, which cannot be stored; `await` is missing.")
     if fields is None:
         raise UnstorableValue(f"{where} is a {kind_of(value)}, which cannot be stored; {ADVICE}.")
     return _object(fields.items(), where, depth)
