@@ -440,9 +440,10 @@ class FlowFailed(OnwardError):
         self, run_id: str, status: str, reason: str, detail: str, traceback: str | None = None
     ) -> None:
         self.run_id, self.status, self.reason, self.detail = run_id, status, reason, detail
-        why = f": {detail}" if detail else ""
+        how = status if status == "failed" else f"is {status}"
+        why = f": {detail.rstrip('.')}" if detail else ""
         more = f" `onward show {run_id}` shows it." if traceback is None else f"\n{traceback}".rstrip()
-        super().__init__(f"the flow's run {run_id} is {status} ({reason}){why}.{more}")
+        super().__init__(f"the flow's run {run_id} {how} ({reason}){why}.{more}")
 
 
 class FlowChanged(OnwardError):

@@ -141,3 +141,11 @@ def test_a_flow_that_is_not_served_says_to_name_its_file(shell: Shell) -> None:
     refused = shell("answer", "one", "yes", "--app", "asks.py")
     assert refused.code == 2
     assert "this process has no flow 'asks@1', only 'asks@2'; import the file" in refused.err
+
+
+def test_a_file_that_cannot_be_imported_says_why_in_one_sentence(shell: Shell) -> None:
+    shell.write("plain.py", "from onward import flow\n@flow\ndef build() -> None: ...\n")
+    for words in (("run", "plain.py:build"), ("worker", "--app", "plain.py", "--until-idle")):
+        refused = shell(*words)
+        assert refused.code == 2
+        assert refused.err.endswith("put blocking code into a step, which may be a plain function.\n")

@@ -177,3 +177,13 @@ async def test_people_answer_the_questions_of_graphs_that_run_as_they_are() -> N
     assert await FlowTest(answers={"Go?": "yes"}).run(real.bind()) == "yes"
     with pytest.raises(AssertionError, match="which waits for an answer; the test has no answer"):
         await FlowTest().run(real.bind())
+
+
+async def test_the_failure_of_a_flow_is_one_sentence_that_ends_once() -> None:
+    with pytest.raises(FlowFailed) as failed:
+        await FlowTest(steps={charge: ValueError("declined.")}).run(ship.bind(ORDER))
+    told = str(failed.value).partition("\n")[0]
+    assert told.endswith(
+        " failed (step_failed): step flow#1: step 'gather.0/charge' failed: ValueError: declined."
+    )
+    assert " is failed" not in told

@@ -30,7 +30,7 @@ from onward.config import (
     step_key,
     tool_environment,
 )
-from onward.errors import InvalidInput, NoDatabase
+from onward.errors import InvalidInput, NoDatabase, told
 from onward.wiring import POSTGRES, PROJECT_RUNS, is_there, make_courier, open_reader, open_store
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def load_app(name: str, directory: str) -> Onward:
         ) from error
     except Exception as error:
         raise InvalidInput(
-            f"--app {name}: importing {module_name} failed: {type(error).__name__}: {error}."
+            f"--app {name}: importing {module_name} failed: {told(error).rstrip('.')}."
         ) from error
     return _app_in(module, attribute, name)
 

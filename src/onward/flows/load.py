@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from onward.errors import InvalidInput
+from onward.errors import InvalidInput, told
 from onward.flows.define import Flow, Step
 from onward.pipeline.flow_source import FlowPlace
 
@@ -37,7 +37,7 @@ def load_file(file: str) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise InvalidInput(f"importing {file} failed: {type(error).__name__}: {error}.") from error
+        raise InvalidInput(f"importing {file} failed: {told(error).rstrip('.')}.") from error
     return module
 
 
