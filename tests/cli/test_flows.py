@@ -79,6 +79,45 @@ def test_a_failed_step_of_a_flow_shows_the_line_that_raised_and_none_of_onward(s
         assert "/onward/engine/" not in told
 
 
+UNFIT = """
+from onward import ask, flow, step
+
+@step
+async def count() -> int:
+    return "seven"
+
+@step
+async def asks() -> str:
+    return (await ask("Ship it?")).choice
+
+@flow
+async def counts() -> int:
+    return await count()
+
+@flow
+async def asking() -> str:
+    return await asks()
+"""
+
+
+@pytest.mark.parametrize(
+    ("flow", "told", "line"),
+    [
+        ("counts", "is not what it declares: Expected `int`, got `str`", "return await count()"),
+        ("asking", "ask does not work inside a step", 'return (await ask("Ship it?")).choice'),
+    ],
+)
+def test_a_step_that_onward_refuses_shows_the_line_of_the_flow_and_none_of_onward(
+    shell: Shell, flow: str, told: str, line: str
+) -> None:
+    shell.write("unfit.py", UNFIT)
+    failed = shell.inside("run", f"unfit.py:{flow}")
+    assert failed.code == 1
+    assert told in failed.out
+    assert line in failed.out
+    assert "/onward/" not in failed.out
+
+
 @pytest.mark.parametrize("command", ["run", "submit", "validate"])
 def test_a_file_of_python_without_a_flow_asks_which_flow_is_meant(shell: Shell, command: str) -> None:
     shell.write("nap.py", SLEEPER)

@@ -413,25 +413,32 @@ def traceback_of(error: BaseException) -> str:
 
 def _traceback_of(error: BaseException) -> str:
     told = traceback.TracebackException.from_exception(error)
-    is_ours = type(error).__module__.partition(".")[0] == "onward"
-    if not _trim(told, is_ours=is_ours) and is_ours:
+    is_ours = _is_ours(error)
+    if not _trim(told, error) and is_ours:
         return ""
     text = "".join(told.format()).rstrip().replace("\0", "\N{REPLACEMENT CHARACTER}")
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _trim(told: traceback.TracebackException, *, is_ours: bool = False) -> bool:
+def _is_ours(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] == "onward"
+
+
+def _trim(told: traceback.TracebackException, error: BaseException) -> bool:
     """Drop the frames that led to the handler's code, also of what caused the error; whether it has any.
 
-    Of an error of Onward, `is_ours`, the frames after that code are dropped too.
+    Of an error of Onward the frames after that code are dropped too.
     """
-    for before in (told.__cause__, told.__context__):
-        if before is not None:
-            _trim(before)
+    for before, cause in ((told.__cause__, error.__cause__), (told.__context__, error.__context__)):
+        if before is not None and cause is not None:
+            _trim(before, cause)
     frames = [*told.stack]
     own = [at for at, frame in enumerate(frames) if not _is_around(frame.filename)]
     if own:
-        told.stack = traceback.StackSummary.from_list(frames[own[0] : own[-1] + 1 if is_ours else None])
+        last = own[-1] + 1 if _is_ours(error) else None
+        told.stack = traceback.StackSummary.from_list(frames[own[0] : last])
+    elif _is_ours(error):
+        told.stack = traceback.StackSummary()
     return bool(own)
 
 
