@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onward.engine.control.requests import ForkRequest
-from onward.errors import Refused
+from onward.errors import InvalidInput, Refused
 from onward.flows.branches import gather
 from onward.flows.define import flow, step
 from onward.model.call import CallFinished
@@ -104,6 +104,15 @@ async def test_a_flow_whose_step_is_in_doubt_can_be_skipped_and_leaves_no_result
     assert "flow.result" not in run.context
     assert set(executed.done.values()) == {1}
     assert await process.is_sound()
+
+
+async def test_an_answer_for_a_call_that_is_not_in_doubt_names_the_one_that_is(world: World) -> None:
+    """The refusal was about the type of the answer that was missing."""
+    process = await in_doubt(world, 1)
+    with pytest.raises(InvalidInput, match=r"call 'pya' is not in doubt .*; calls in doubt: gather.1/pay"):
+        await process.resume(action="continue", answers={"pya": 70})
+    run = await process.resume(action="continue", answers={"gather.1/pay": 70})
+    assert result(run) == expected(doubtful=1, said=70)
 
 
 @pytest.mark.parametrize("action", ["retry", "continue"])

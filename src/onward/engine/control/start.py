@@ -293,7 +293,8 @@ def _check_answers(run: Run, definition: Definition, handlers: Mapping[str, Hand
     for opened in run.open_steps.values():
         handler: object = handlers.get(definition.kind(opened.node))
         in_doubt = calls_in_doubt(opened)
-        if in_doubt and isinstance(handler, ChecksAnswers):
+        is_meant = resume.answers.keys() <= in_doubt.keys()  # else the request is refused for that
+        if in_doubt and is_meant and isinstance(handler, ChecksAnswers):
             handler.check_answers({call: resume.answers.get(call) for call in in_doubt})
 
 
