@@ -136,6 +136,13 @@ def test_the_steps_of_a_flow_are_told_as_they_end(shell: Shell) -> None:
     assert told.count("  failed    refuse  try 2: ValueError: no such part\n") == 1, told
 
 
+def test_what_a_flow_returned_is_printed_when_it_has_completed(shell: Shell) -> None:
+    shell.write("parts.py", PARTS)
+    done = shell.inside("run", "parts.py:parts", "--run-id", "one")
+    assert done.out.endswith("\nits result: 3\n")
+    assert "its result" not in shell.inside("resume", "one").out
+
+
 def test_a_resumed_flow_tells_no_step_that_had_finished(shell: Shell) -> None:
     shell.write("nap.py", SLEEPER.replace("return await look()", "raise ValueError"))
     begun, again = shell.inside("run", "nap.py:nap", "--run-id", "one"), shell.inside("resume", "one")

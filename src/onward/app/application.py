@@ -23,7 +23,7 @@ from onward.model.stored import as_stored
 from onward.model.values import checked_tags
 from onward.operations.here.submission import directory_of
 from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, build
-from onward.pipeline.flow_source import NODE
+from onward.pipeline.flow_source import RESULT
 from onward.pipeline.rules.check import Rule, rules_here
 from onward.read.dialect_events import DialectEvent, Translator
 from onward.read.lookup import log_pages
@@ -134,10 +134,9 @@ class Onward(AppWithQueue):
             await SystemClock().wait_s(WAITING_S, asyncio.Event())
             folded = await self._continued(await engine.journal.load(folded.run.id), interviewer, stop)
         run = folded.run
-        result = f"{NODE}.result"
-        if run.status is not RunStatus.COMPLETED or result not in run.context:
+        if run.status is not RunStatus.COMPLETED or RESULT not in run.context:
             raise FlowFailed(called(run.id), run.status.value, run.reason or "skipped", run.detail)
-        return flow.flow.returned(run.context[result])
+        return flow.flow.returned(run.context[RESULT])
 
     async def _continued(self, folded: Folded, interviewer: Interviewer | None, stop: StopSwitch) -> Folded:
         """A run of a flow, continued here if no process executes it and it need not wait."""

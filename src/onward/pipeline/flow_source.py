@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 NODE = "flow"
 """The node of a run that is nothing but a flow."""
+RESULT = f"{NODE}.result"
+"""Where in its context a run of a flow has what the flow returned."""
 FLOW, STEP = "flow:", "step:"
 """How the handlers of flows and steps begin."""
 _PATH = re.compile(r"(?s)(.+\.py):([A-Za-z_][A-Za-z0-9_]*)")

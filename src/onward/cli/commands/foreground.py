@@ -22,7 +22,7 @@ from onward.cli.operations import app_of, check_there, courier_of
 from onward.cli.options import Common
 from onward.cli.output import UNFINISHED, Output, exit_of
 from onward.cli.print.progress import Progress, make_progress
-from onward.cli.print.run import gate_lines, next_command, summary, workspace_words
+from onward.cli.print.run import gate_lines, next_command, summary, value_words, workspace_words
 from onward.cli.signals import Force, on_signals
 from onward.clock import SystemClock
 from onward.config import load_settings
@@ -37,6 +37,7 @@ from onward.model.ids import called
 from onward.model.run import Gate, Run
 from onward.operations.here.execute import Execution
 from onward.operations.local.operations import LocalOperations
+from onward.pipeline.flow_source import RESULT
 from onward.pipeline.gate import FREEFORM
 from onward.read.view import view_gate
 
@@ -83,6 +84,8 @@ class Foreground(msgspec.Struct, frozen=True):
         """
         common = self.common_of(run["id"])
         self.out.say(summary(run))
+        if run["status"] == "completed" and run["context"].get(RESULT) is not None:
+            self.out.say(f"its result: {value_words(run['context'][RESULT])}")
         if run["waiting_for"]:
             self.out.note(run["waiting_for"]["says"])
         if run["status"] == "waiting" and self.execution.interviewer is None:

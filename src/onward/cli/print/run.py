@@ -349,14 +349,17 @@ def _gates(view: Mapping[str, Any]) -> Iterator[str]:
 
 def _context(context: Mapping[str, Any]) -> Iterator[str]:
     if context:
-        import json
-
         yield ""
         yield "CONTEXT"
         for key in sorted(context):
-            value = context[key]
-            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            yield f"  {one_line(key)} = {one_line(shown)}"
+            yield f"  {one_line(key)} = {value_words(context[key])}"
+
+
+def value_words(value: Any) -> str:
+    """A value of the context in one line: text as it is, anything else as JSON."""
+    import json
+
+    return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 ABOUT_LINES = 20
