@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onward import Onward
-from onward.errors import InvalidInput
+from onward.errors import FlowFailed, InvalidInput
 from onward.flows.define import Flow, flow, step
 
 
@@ -80,3 +81,30 @@ def test_a_version_is_text() -> None:
     version: Any = 2
     with pytest.raises(InvalidInput, match="version=2 of flow 'order': write text"):
         Flow(order.function, version=version)
+
+
+async def test_a_result_of_another_type_fails_the_flow_and_a_corrected_flow_keeps_its_steps(
+    tmp_path: Path,
+) -> None:
+    """It completed, and from then on every call under its key was refused."""
+    paid: list[int] = []
+
+    @step
+    async def charge(cents: int) -> str:
+        paid.append(cents)
+        return f"paid {cents}"
+
+    @flow(name="orders")
+    async def wrong(number: int) -> int:
+        return await charge(number)  # type: ignore[return-value]
+
+    @flow(name="orders")
+    async def right(number: int) -> list[object]:
+        return [await charge(number)]
+
+    async with Onward(tmp_path / "onward.db") as app:
+        with pytest.raises(FlowFailed, match="result of flow 'orders' does not match int: Expected `int`"):
+            await app.call(wrong.bind(17), key="order-17")
+    async with Onward(tmp_path / "onward.db") as app:
+        assert await app.call(right.bind(17), key="order-17") == ["paid 17"]
+    assert paid == [17]

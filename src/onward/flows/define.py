@@ -24,7 +24,7 @@ from onward.flows.running import Asked, FlowRun, asked_with, here, step_failed, 
 from onward.flows.scope import Scope
 from onward.handlers.calls import CallOptions
 from onward.model.call import POSITIONAL, CallKind
-from onward.model.stored import as_declared, as_stored, check_returns
+from onward.model.stored import UnreadableType, as_declared, as_stored, check_returns
 from onward.pipeline.flow_source import STEP, flow_kind, flow_source
 
 P = ParamSpec("P")
@@ -342,8 +342,23 @@ class Flow(Generic[P, R]):
         try:
             return as_declared(value, self.declared.returns)  # type: ignore[no-any-return]
         except ValueError as error:
-            kind = getattr(self.declared.returns, "__name__", str(self.declared.returns))
-            raise InvalidInput(f"the result of flow {self.name!r} does not fit {kind}: {error}.") from None
+            raise self._unfit(error) from None
+
+    def check_returned(self, value: Any) -> None:
+        """Refuse a result that is not of the declared type, unless nothing can be read as that type."""
+        try:
+            as_declared(value, self.declared.returns)
+        except UnreadableType:
+            return
+        except ValueError as error:
+            raise self._unfit(error) from None
+
+    def _unfit(self, error: ValueError) -> InvalidInput:
+        kind = getattr(self.declared.returns, "__name__", str(self.declared.returns))
+        return InvalidInput(
+            f"the result of flow {self.name!r} does not match {kind}: {str(error).rstrip('.')}. Correct the "
+            f"flow or its annotation, and resume the run; the results of its steps are kept."
+        )
 
     def begun(self, arguments: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
         """The function, called."""

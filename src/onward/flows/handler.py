@@ -34,7 +34,13 @@ class FlowHandler(msgspec.Struct, frozen=True):
             arguments = flow.arguments(step.values)
         except InvalidInput as error:
             return _failed(said(error))
-        return await executed(FlowRun(flow.name, step, self.stage), partial(flow.begun, arguments))
+        result = await executed(FlowRun(flow.name, step, self.stage), partial(flow.begun, arguments))
+        if result.status is StepStatus.SUCCESS:
+            try:
+                flow.check_returned(result.context_updates[result_of(step)])
+            except InvalidInput as error:
+                return _failed(said(error))
+        return result
 
     def check_answers(self, answers: Mapping[str, Any]) -> None:
         """Refuse what a person says that steps in doubt answered, if a step declares something else."""
@@ -84,7 +90,12 @@ async def executed(run: FlowRun, begin: Callable[[], Coroutine[Any, Any, Any]]) 
         stored = as_stored(value, f"the result of {run.name!r}")
     except InvalidInput as error:
         return _failed(said(error))
-    return Result(context_updates={f"{step.node.id}.result": stored})
+    return Result(context_updates={result_of(step): stored})
+
+
+def result_of(step: StepContext) -> str:
+    """Where in the context the node has what its function returned."""
+    return f"{step.node.id}.result"
 
 
 def _failed(why: str, *, stop: str = "") -> Result:

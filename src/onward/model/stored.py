@@ -169,6 +169,10 @@ def _fields(value: Any) -> Mapping[str, Any] | None:
     return None
 
 
+class UnreadableType(ValueError):
+    """A declared type that nothing stored can be converted to: the value may still be right."""
+
+
 def as_declared(value: Any, declared: Any, *, is_text: bool = False) -> Any:
     """What was stored, as the type that is declared for it. ValueError says in a few words what does not fit.
 
@@ -185,13 +189,15 @@ def as_declared(value: Any, declared: Any, *, is_text: bool = False) -> Any:
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
     except (TypeError, NotImplementedError) as error:
-        raise ValueError(f"its declared type cannot be read back ({error})") from None
+        raise UnreadableType(f"its declared type cannot be read back ({error})") from None
     except Exception as error:  # of a type of the user, which may raise anything
         raise ValueError(told(error)) from None
 
 
 def _declared(kind: type, value: Any) -> Any:
-    """What msgspec does not know: paths, and models of pydantic."""
+    """What msgspec does not know: anything, paths, and models of pydantic."""
+    if kind is object:
+        return value
     if hasattr(kind, "model_validate"):
         try:
             if getattr(kind, "__pydantic_root_model__", False) and isinstance(value, dict):
