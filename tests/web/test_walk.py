@@ -263,6 +263,33 @@ def test_a_limit_is_raised_and_the_run_resumed(browser: Browser, shell: Shell, w
         expect(one.page.get_by_text("Written.").first).to_be_visible()
 
 
+def test_the_limit_that_stopped_a_run_is_among_those_that_can_be_raised(
+    browser: Browser, shell: Shell, windows: Windows
+) -> None:
+    with (
+        model_at(shell.directory, [{"contains": "", "reply": {"text": "Written."}}]) as model,
+        site_at(shell, model) as site,
+    ):
+        site.add("talk", AGENTS)
+        limit = {"measure": "tokens", "value": 20}
+        assert site.server.ask("PUT", "/api/limits?scope=run", limit).status == 200
+        site.server.until(site.run("talk", run_id="mine"), "interrupted")
+        one = windows(site)
+        one.sign_in()
+        one.open("/runs/mine")
+        banner = one.page.get_by_label("Recovery")
+        banner.get_by_role("button", name="Increase limit & resume").click()
+        field = banner.get_by_label("Tokens of this run")
+        expect(field).to_have_value("20")
+        field.fill("500,000")
+        banner.get_by_role("button", name="Hide limits").click()
+        banner.get_by_role("button", name="Increase limit & resume").click()
+        expect(field).to_have_value("500,000")  # nothing that was written is lost
+        banner.get_by_role("button", name="Save limits").click()
+        banner.get_by_role("button", name="Resume pipeline").click()
+        expect(one.page.get_by_text("Completed", exact=True).first).to_be_visible()
+
+
 def test_a_text_that_streams_is_shown_whole_and_once_through_a_lost_server(
     browser: Browser, shell: Shell, windows: Windows
 ) -> None:

@@ -10,7 +10,6 @@ import { useRole } from '../state/me'
 import { whole } from '../words/money'
 import { ActionButton, useAct } from './ActionButton'
 import { ConfirmDialog } from './Dialog'
-import { Icon } from './Icon'
 import { LimitsPanel } from './LimitsPanel'
 import { StatusGlyph } from './Status'
 import { Countdown } from './Time'
@@ -46,6 +45,7 @@ export function BannerSlot({ banner, run, startOpen = false }: { banner: BannerS
 
 function Slot({ banner, run, startOpen }: { banner: BannerShown; run: RunState & { user_message?: string | null }; startOpen: boolean }) {
   const [open, setOpen] = useState(startOpen && banner.kind === 'limit')
+  const [texts, setTexts] = useState<Record<string, string>>({})
   const isLimit = banner.kind === 'limit'
   // The server says whether the limits leave room: in the banner, and at once when they are saved here.
   const said = banner.actions.join()
@@ -58,14 +58,15 @@ function Slot({ banner, run, startOpen }: { banner: BannerShown; run: RunState &
   return (
     <Banner
       tone={TONES[banner.colour] ?? 'interrupted'} title={title} line={banner.line}
-      panel={isLimit && open && <LimitsPanel run={run} stop={banner.limit} onSaved={(room) => setSaved({ said, hasRoom: room })} />}
+      panel={isLimit && open && <LimitsPanel run={run} stop={banner.limit} texts={texts} setTexts={setTexts} onSaved={(room) => setSaved({ said, hasRoom: room })} />}
     >
       {may && banner.actions.map((action) => {
         switch (action) {
           case 'raise_limit':
+            // Open, it only hides the panel: it must not look as if it saved what was written there.
             return (
-              <button key={action} type="button" className={`btn ${hasRoom ? '' : 'amber'}`} aria-expanded={open} onClick={() => setOpen(!open)}>
-                Increase limit &amp; resume{open && <Icon name="down" size="xs" />}
+              <button key={action} type="button" className={`btn ${hasRoom || open ? '' : 'amber'}`} aria-expanded={open} onClick={() => setOpen(!open)}>
+                {open ? 'Hide limits' : <>Increase limit &amp; resume</>}
               </button>
             )
           case 'resume':

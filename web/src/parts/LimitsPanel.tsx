@@ -24,7 +24,9 @@ interface Row {
 
 const field = (measure: Measure) => (measure === 'cost' ? 'cost_micro' : measure)
 
-/** The four rows, from what is set and what is spent. */
+const WHOSE: Record<string, string> = { chat: 'of this chat', run: 'of this run', project: 'of the project', day: 'of a day' }
+
+/** The four rows, from what is set and what is spent; first the limit that stopped the run, if it is another. */
 function rowsOf(limits: LimitList, run: RunState, stop: LimitStop | null): Row[] {
   const find = (scope: string): ScopeShown | undefined => limits.scopes.find((one) => one.scope === scope)
   const of = (scope: string | undefined, measure: Measure) => (scope ? find(scope)?.[field(measure)] : undefined)
@@ -44,7 +46,7 @@ function rowsOf(limits: LimitList, run: RunState, stop: LimitStop | null): Row[]
   // A run that a chat starts has a limit of its own, unless one is set for every run.
   const inChat = !!run.chat && !run.chat.startsWith('run/')
   const project = run.project ? `project/${run.project}` : ''
-  return [
+  const rows: Row[] = [
     row(chat, 'chat', 'tokens', 'Tokens of this chat', chat, (spent) => `${whole(spent)} used.`),
     row(own, 'run', 'calls', 'Calls of a run', own, (spent) => `${counted(spent, 'call')} used in this run`, inChat ? limits.chat_run_calls : null),
     row('day', 'day', 'cost', 'Cost of a day', `day/${today}`, (spent) => `${money(spent)} spent today, UTC`),
@@ -52,13 +54,32 @@ function rowsOf(limits: LimitList, run: RunState, stop: LimitStop | null): Row[]
       ? row(project, 'project', 'cost', 'Cost of the project', project, (spent) => `${money(spent)} spent in ${run.project}`)
       : { scope: '', measure: 'cost', label: 'Cost of the project', hint: 'No project', value: null, isOwn: false, standard: null, off: true },
   ]
+  if (!stop || rows.some((one) => stops(one, stop))) return rows
+  const kind = stop.scope.split('/')[0]!
+  const measure = stop.measure as Measure
+  // A day has a limit of its own only if one was set for it: otherwise the limit of every day stopped the run.
+  const scope = kind === 'day' && !of(stop.scope, measure)?.is_own ? kind : stop.scope
+  const label = `${measure[0]!.toUpperCase()}${measure.slice(1)} ${WHOSE[kind] ?? ''}`
+  return [row(scope, kind, measure, label, stop.scope, (spent) => `${measure === 'cost' ? money(spent) : whole(spent)} used.`), ...rows]
 }
 
-export function LimitsPanel({ run, stop, onSaved }: { run: RunState; stop: LimitStop | null; onSaved: (hasRoom: boolean) => void }) {
+const MEASURES: readonly string[] = ['tokens', 'cost', 'calls']
+
+/** Whether a row is the limit that stopped the run, or is no limit of a scope: visits are raised with the run. */
+const stops = (row: Row, stop: LimitStop) =>
+  !MEASURES.includes(stop.measure) || (row.measure === stop.measure && (row.scope === stop.scope || stop.scope.startsWith(`${row.scope}/`)))
+
+export function LimitsPanel({ run, stop, texts, setTexts, onSaved }: {
+  run: RunState
+  stop: LimitStop | null
+  /** What is written and not saved, by row: it outlives the panel, so that hiding it loses nothing. */
+  texts: Record<string, string>
+  setTexts: (texts: Record<string, string>) => void
+  onSaved: (hasRoom: boolean) => void
+}) {
   const cache = useQueryClient()
   const admin = useRole('admin')
   const { data } = useQuery({ queryKey: keys.limits, queryFn: ({ signal }) => listLimits(signal), staleTime: 0 })
-  const [texts, setTexts] = useState<Record<string, string>>({})
   const [errors, setErrors] = useState<Record<string, string>>({})
   const [busy, setBusy] = useState(false)
   const [saved, setSaved] = useState(false)
@@ -71,7 +92,7 @@ export function LimitsPanel({ run, stop, onSaved }: { run: RunState; stop: Limit
     const now = await getRun(run.id).catch(() => null)
     const isOver = now?.banner?.kind === 'limit' && !now.banner.actions.includes('resume')
     if (isOver) {
-      const row = rows.find((one) => one.measure === stop?.measure && (one.scope === stop.scope || stop.scope.startsWith(`${one.scope}/`))) ?? rows[0]!
+      const row = rows.find((one) => stop && stops(one, stop)) ?? rows[0]!
       failed[row.label] ??= `${now.banner!.line.split('. ')[0]}.`
     }
     setErrors(failed)
@@ -139,7 +160,7 @@ export function LimitsPanel({ run, stop, onSaved }: { run: RunState; stop: Limit
         {admin ? <button type="button" className="link" disabled={busy || !rows.some((row) => row.isOwn)} onClick={() => void reset()}>Reset all</button> : <span className="small dim">Only an admin can change limits.</span>}
         <span className="grow" />
         <span role="status" className="small">{saved && <span className="completed"><Status status="completed" word="Saved" /></span>}</span>
-        {admin && <button type="submit" className="btn sm" disabled={busy}>{busy ? 'Saving…' : 'Save limits'}</button>}
+        {admin && <button type="submit" className="btn sm amber" disabled={busy}>{busy ? 'Saving…' : 'Save limits'}</button>}
       </div>
     </form>
   )

@@ -54,7 +54,7 @@ function useActions(go: (to: string) => void): Line[] {
   return [
     ...(canResume(page) ? [{ key: 'resume', icon: 'retry' as const, name: `Resume ${name}`, command: `onward resume ${name}`, act: () => post(resumeWorkflow(page.id, { head: page.head })) }] : []),
     ...(page.status === 'running' || page.status === 'queued' ? [{ key: 'pause', icon: 'pause' as const, name: `Pause ${name} after the step`, command: `onward pause ${name}`, act: () => post(pauseRun(page.id)) }] : []),
-    { key: 'fork', icon: 'fork', name: `Fork ${name}…`, command: `onward fork ${name}`, act: () => go(runAddress(page.id, { fork: 'choose' })) },
+    { key: 'fork', icon: 'fork', name: `Fork ${name}…`, command: `onward replay ${name}`, act: () => go(runAddress(page.id, { fork: 'choose' })) },
   ]
 }
 
