@@ -134,5 +134,6 @@ def test_the_palette_finds_a_run_by_its_id_and_names_the_command(
     expect(
         page.get_by_role("option", name=re.compile(f"Resume {name}.*onward resume {name}"))
     ).to_be_visible()
+    expect(page.get_by_role("option", name=re.compile(f"Fork {name}.*onward replay {name}"))).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("combobox")).to_have_count(0)

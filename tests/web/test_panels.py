@@ -116,3 +116,19 @@ def test_a_price_that_is_not_known_is_not_shown_as_nothing(
             main = one.page.get_by_role("main")
             expect(main).to_contain_text(re.compile(f"{listed}|{says}"))
             expect(main).not_to_contain_text(re.compile(r"\$0\.00(?!\d)"))
+
+
+def test_the_drawing_follows_a_run_that_stops_twice_in_the_same_way(
+    site: Site, shell: Shell, windows: Windows
+) -> None:
+    site.add("line", pipeline(("one", "test -e one"), ("two", "test -e two")))
+    run = site.run("line", run_id="twice")
+    site.server.until(run, "failed")
+    page = opened(site, windows, f"/runs/{run}").page
+    expect(page.get_by_text("twice", exact=True)).to_be_visible()  # the name that was chosen for it
+    taken = page.locator("g.taken > path.wire")
+    expect(taken).to_have_count(1)
+    (shell.directory / "one").touch()
+    page.get_by_label("Recovery").get_by_role("button", name="Resume").click()
+    expect(page.get_by_label("Recovery")).to_contain_text("two failed")
+    expect(taken).to_have_count(2)

@@ -16,6 +16,7 @@ import { chatAddress, runAddress, search, useParams } from '../state/address'
 import { useKeys } from '../state/keyboard'
 import { keys } from '../state/keys'
 import { useFollow } from '../state/live'
+import { called } from '../words/names'
 
 const Markdown = lazy(() => import('../parts/Markdown'))
 const nameOf = (gate: GateListed) => `${gate.run}:${gate.gate}`
@@ -80,7 +81,7 @@ function Group({ name, gates, at }: { name: string; gates: readonly GateListed[]
           <StatusGlyph of="waiting" />
           <span className="strong" style={{ fontWeight: 500, overflowWrap: 'anywhere' }}>{gate.text}</span>
           {gate.deadline ? <b className="interrupted num" style={{ color: 'var(--c)' }}><Countdown until={gate.deadline} /></b> : <span className="dim"><Age at={gate.opened_at} sentence /></span>}
-          <p>{gate.pipeline} · gate {gate.node} <span className="mono ml-1">{gate.display_id}</span></p>
+          <p>{gate.pipeline} · gate {gate.node} <span className="mono ml-1">{called({ ...gate, id: gate.run })}</span></p>
         </Link>
       ))}
     </>
@@ -112,7 +113,7 @@ function Detail({ gate }: { gate: GateListed }) {
           <div className="kv" style={{ marginTop: 4 }}>
             <span>{gate.pipeline}{page?.pipeline_version ? ` v${page.pipeline_version}` : ''}</span>
             {page?.chat && !page.chat.startsWith('run/') && <Link href={chatAddress(page.chat)}>chat {page.chat}</Link>}
-            <span className="mono">{gate.display_id}</span><span>gate {gate.gate}</span><span>asked <Age at={gate.opened_at} sentence /></span>
+            <span className="mono">{called({ ...gate, id: gate.run })}</span><span>gate {gate.gate}</span><span>asked <Age at={gate.opened_at} sentence /></span>
             {gate.deadline ? <Deadline gate={question} /> : <span>no deadline</span>}
           </div>
         </div>
@@ -120,7 +121,7 @@ function Detail({ gate }: { gate: GateListed }) {
       </div>
       {question.about && (
         <div className="quote">
-          <header><Icon name="agent" size="sm" /><span>Written by {author ? <>the agent <b className="strong" style={{ color: 'var(--ink)' }}>{author}</b></> : 'an agent'}. Onward did not write or check it.</span><span className="grow" />{hash && <span className="mono hide-s" title={hash}>sha {hash.slice(0, 4)}…{hash.slice(-4)}</span>}</header>
+          <header><Icon name="agent" size="sm" /><span>Written by {author ? <>the step <b className="strong" style={{ color: 'var(--ink)' }}>{author}</b></> : 'an agent'}. Onward did not write or check it.</span><span className="grow" />{hash && <span className="mono hide-s" title={hash}>sha {hash.slice(0, 4)}…{hash.slice(-4)}</span>}</header>
           <div className="in" tabIndex={0}><Suspense fallback={<div className="prose plain">{question.about}</div>}><Markdown text={question.about} /></Suspense></div>
         </div>
       )}

@@ -29,6 +29,7 @@ import { useMessages } from '../state/messages'
 import { useRole } from '../state/me'
 import { span } from '../words/durations'
 import { costOf, whole } from '../words/money'
+import { called } from '../words/names'
 
 const RunTabs = lazy(() => import('./RunTabs'))
 
@@ -82,12 +83,12 @@ function Loaded({ page }: { page: RunPage }) {
   const pick = (one: string | null) => change({ step: one, panel: null })
   return (
     <>
-      <Title>{`${page.pipeline} ${page.display_id}`}</Title>
+      <Title>{`${page.pipeline} ${called(page)}`}</Title>
       <header className="runtop">
         <div className="line" style={{ minHeight: 34, gap: 10 }}>
           <Link className="crumb hide-s" href="/runs">Runs</Link><span className="dim hide-s">/</span>
           <h1 className="cut" style={{ fontSize: 17, lineHeight: '24px', fontWeight: 610, letterSpacing: '-.015em' }}>{page.pipeline}</h1>
-          <span className="mono dim" title={page.id}>{page.display_id}</span>
+          <span className="mono dim cut" title={page.id}>{called(page)}</span>
           <span aria-live="polite"><StatusPill status={page.status} inDoubt={!!page.step_in_doubt} /></span>
           {page.is_dismissed && <span className="tag">dismissed</span>}
           <span className="grow" />
@@ -159,7 +160,7 @@ function HeaderActions({ page, question, onFork }: { page: RunPage; question: Qu
         ...(may && isOpen ? [{ label: 'Cancel…', danger: true, act: () => setAsks(true) }] : []),
       ]} />
       {asks && (
-        <ConfirmDialog title={`Cancel ${page.pipeline} ${page.display_id}?`} yes="Cancel run" onClose={() => setAsks(false)} onYes={() => cancel.mutate()}>
+        <ConfirmDialog title={`Cancel ${page.pipeline} ${called(page)}?`} yes="Cancel run" onClose={() => setAsks(false)} onYes={() => cancel.mutate()}>
           It ends for good and cannot be resumed. {whole(page.steps_finished)} finished steps can still be read, and forked.
         </ConfirmDialog>
       )}
@@ -207,8 +208,9 @@ function Steps({ page, step, pick }: { page: RunPage; step: string | null; pick:
   const [isTrue, setTrue] = useState(false)
   const scroller = useScroller()
   const graph = useQuery({
-    // Where everything stands does not change with an event; which edges were taken is read now and then.
-    queryKey: [...keys.graph(page.id), page.status, page.pipeline_hash], refetchInterval: page.status === 'running' ? 5000 : false, queryFn: ({ signal }) => drawRun(page.id, signal),
+    // Where everything stands does not change with an event; which edges were taken is read now and then, and
+    // again at each stop, also at a second one with the same status.
+    queryKey: [...keys.graph(page.id), page.status, page.status === 'running' ? 0 : page.head, page.pipeline_hash], refetchInterval: page.status === 'running' ? 5000 : false, queryFn: ({ signal }) => drawRun(page.id, signal),
     placeholderData: (before) => before, staleTime: Infinity,
   })
   const drawn = graph.data?.geometry

@@ -20,6 +20,7 @@ import { isElsewhere, useReceipts } from '../state/files'
 import { useRole } from '../state/me'
 import { span } from '../words/durations'
 import { bytes, cost, costOf, counted, money, whole } from '../words/money'
+import { called } from '../words/names'
 
 export default function RunTabs({ page, tab }: { page: RunPage; tab: string }) {
   switch (tab) {
@@ -221,8 +222,8 @@ function Lineage({ page }: { page: RunPage }) {
     ...(page.parent ? [{ id: page.parent.run, name: page.parent.run.slice(-6), says: `original; this run was forked at checkpoint ${page.parent.seq}` }] : []),
   ]
   const after = [
-    ...page.forks.map((one) => ({ id: one.id, name: one.display_id, status: one.status, says: `fork at checkpoint ${one.seq}` })),
-    ...page.children.map((one) => ({ id: one.id, name: one.display_id, status: one.status, says: `managed by ${one.step}` })),
+    ...page.forks.map((one) => ({ id: one.id, name: called(one), status: one.status, says: `fork at checkpoint ${one.seq}` })),
+    ...page.children.map((one) => ({ id: one.id, name: called(one), status: one.status, says: `managed by ${one.step}` })),
   ]
   const line = (one: (typeof rows)[number]) => (
     <li key={one.id}><Link href={runAddress(one.id)} className="line trow" style={{ padding: '0 16px', borderRadius: 8 }}>
@@ -233,7 +234,7 @@ function Lineage({ page }: { page: RunPage }) {
     <div className="pad" style={{ paddingTop: 16, maxWidth: 760 }}>
       <ol className="grid">
         {rows.map(line)}
-        <li className="line trow sel" style={{ padding: '0 16px', borderRadius: 8, cursor: 'default' }}><Icon name="target" size="sm" /><span className="mono strong">{page.display_id}</span><Status status={page.status} /><span className="mid">this run</span></li>
+        <li className="line trow sel" style={{ padding: '0 16px', borderRadius: 8, cursor: 'default' }}><Icon name="target" size="sm" /><span className="mono strong">{called(page)}</span><Status status={page.status} /><span className="mid">this run</span></li>
         <li><ol style={{ paddingLeft: 28 }}>{after.map(line)}</ol></li>
       </ol>
       {!rows.length && !after.length && <p className="mid" style={{ padding: '16px' }}>This run has no forks. A fork keeps the steps before a checkpoint and continues from there, with changed values if you like.</p>}

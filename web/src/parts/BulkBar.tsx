@@ -7,6 +7,7 @@ import type { RunListed } from '../api/types'
 import { useOffline } from '../state/live'
 import { useRole } from '../state/me'
 import { counted } from '../words/money'
+import { called } from '../words/names'
 import { ConfirmDialog } from './Dialog'
 import { Icon } from './Icon'
 import { toast, toastProblem } from './Toasts'
@@ -30,8 +31,10 @@ export function BulkBar({ runs, onClear }: { runs: readonly RunListed[]; onClear
       const { results } = await post(chosen.map((run) => run.id))
       const refused = results.filter((one) => one.problem)
       toast(`${counted(results.length - refused.length, 'run')} ${word}.`, 'completed')
-      for (const one of refused.slice(0, 2))
-        toast(`${chosen.find((run) => run.id === one.run)?.display_id ?? one.run}: ${one.problem!.detail}`)
+      for (const one of refused.slice(0, 2)) {
+        const run = chosen.find(({ id }) => id === one.run)
+        toast(`${run ? called(run) : one.run}: ${one.problem!.detail}`)
+      }
       onClear()
     } catch (error) {
       toastProblem(error instanceof Problem ? error : new Problem(0, 'offline', String(error)))

@@ -9,6 +9,7 @@ import { runAddress } from '../state/address'
 import { keys } from '../state/keys'
 import { useOffline } from '../state/live'
 import { counted, whole } from '../words/money'
+import { called } from '../words/names'
 import { Dialog } from './Dialog'
 import { Icon } from './Icon'
 import { ErrorBox, Skeleton } from './States'
@@ -59,9 +60,9 @@ export function ForkDrawer({ page, at, onPick, onClose }: { page: RunPage; at: n
   const tokens = page.timeline.filter((row) => row.kind === 'step' && row.step && names.has(row.step)).reduce((sum, row) => sum + row.tokens, 0)
   const counts = [page.chat && !page.chat.startsWith('run/') ? `chat/${page.chat}` : '', 'day', page.project ? `project/${page.project}` : ''].filter(Boolean).join(', ')
   return (
-    <Dialog drawer label={`Fork ${page.display_id}`} onClose={onClose}>
+    <Dialog drawer label={`Fork ${called(page)}`} onClose={onClose}>
       <div className="line" style={{ padding: '14px 20px', borderBottom: '1px solid var(--line)' }}>
-        <h2 className="grow" style={{ fontSize: 15 }}>Fork {page.display_id}</h2>
+        <h2 className="grow" style={{ fontSize: 15 }}>Fork {called(page)}</h2>
         <button type="button" className="btn sm ghost icon" aria-label="Close" onClick={onClose}><Icon name="close" size="sm" /></button>
       </div>
       <form id="fork" className="panel-body" style={{ padding: 20, gap: 18 }} onSubmit={(event) => { event.preventDefault(); fork.mutate() }}>

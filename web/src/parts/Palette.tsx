@@ -10,6 +10,7 @@ import { chatAddress, runAddress, search } from '../state/address'
 import { keys } from '../state/keys'
 import { useOffline } from '../state/live'
 import { useRole } from '../state/me'
+import { called } from '../words/names'
 import { canResume } from './BannerSlot'
 import { Dialog } from './Dialog'
 import { Icon, type IconName } from './Icon'
@@ -50,7 +51,7 @@ function useActions(go: (to: string) => void): Line[] {
   const page = id ? cache.getQueryData<RunPage>(keys.run(decodeURIComponent(id))) : undefined
   if (!page || !may || offline) return []
   const post = (sent: Promise<unknown>) => void sent.catch(toastProblem).finally(() => cache.invalidateQueries({ queryKey: keys.run(page.id) }))
-  const name = page.display_id
+  const name = called(page)
   return [
     ...(canResume(page) ? [{ key: 'resume', icon: 'retry' as const, name: `Resume ${name}`, command: `onward resume ${name}`, act: () => post(resumeWorkflow(page.id, { head: page.head })) }] : []),
     ...(page.status === 'running' || page.status === 'queued' ? [{ key: 'pause', icon: 'pause' as const, name: `Pause ${name} after the step`, command: `onward pause ${name}`, act: () => post(pauseRun(page.id)) }] : []),
@@ -69,7 +70,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
   const fits = (name: string) => name.toLowerCase().includes(text.trim().toLowerCase())
   const lines: Line[] = [
     ...actions.filter((one) => fits(one.name)),
-    ...(wanted.length > 1 ? runs : []).map((run): Line => ({ key: run.id, status: run.status, name: `${run.display_id} ${run.pipeline}`, says: run.now.slice(0, 80), command: `onward show ${run.display_id}`, act: () => go(runAddress(run.id)) })),
+    ...(wanted.length > 1 ? runs : []).map((run): Line => ({ key: run.id, status: run.status, name: `${called(run)} ${run.pipeline}`, says: run.now.slice(0, 80), command: `onward show ${called(run)}`, act: () => go(runAddress(run.id)) })),
     ...PLACES.filter(([, name]) => fits(name)).map(([path, name, icon, command]): Line => ({ key: path, icon, name, command, act: () => go(path) })),
     ...(text.trim() ? chats.filter((one) => fits(one.chat)).slice(0, 6) : []).map((one): Line => ({ key: `chat/${one.chat}`, icon: 'chat', name: one.chat, says: 'chat', command: `onward chats ${one.chat}`, act: () => go(chatAddress(one.chat)) })),
     ...(text.trim() ? [{ key: 'search', icon: 'search' as const, name: `Runs with “${text.trim()}”`, command: 'onward status', act: () => go(`/runs${search({ text: text.trim() })}`) }] : []),

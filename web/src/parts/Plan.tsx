@@ -7,6 +7,7 @@ import type { ChatPage, ChatRunShown } from '../api/types'
 import { runAddress } from '../state/address'
 import { keys } from '../state/keys'
 import { money, whole } from '../words/money'
+import { called } from '../words/names'
 import { Icon } from './Icon'
 import { Meter } from './Meter'
 import { Status, StatusGlyph } from './Status'
@@ -78,7 +79,7 @@ export function Plan({ page, run, onClose }: { page: ChatPage; run: ChatRunShown
         <span className="strong">{page.runs.length > 1 ? 'Runs' : 'Run'}</span>
         {page.runs.slice(0, 6).map((one) => (
           <Link key={one.id} className="line mid" href={runAddress(one.id)}>
-            <span className="mono">{one.display_id}</span><Status status={one.status} word=" " /><span className="dim grow"><Age at={one.created_at} sentence /></span><Icon name="next" size="xs" />
+            <span className="mono cut">{called(one)}</span><Status status={one.status} word=" " /><span className="dim grow"><Age at={one.created_at} sentence /></span><Icon name="next" size="xs" />
           </Link>
         ))}
       </div>

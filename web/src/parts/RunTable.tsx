@@ -9,6 +9,7 @@ import { gateAddress, runAddress } from '../state/address'
 import { useKeys } from '../state/keyboard'
 import { useRole } from '../state/me'
 import { short, total } from '../words/money'
+import { called } from '../words/names'
 import { ActionButton } from './ActionButton'
 import { useGates } from './Shell'
 import { Status } from './Status'
@@ -117,15 +118,15 @@ const Row = memo(function Row({ run, gate, index, isAt, isSelected, onSelect, ma
       role="row" aria-rowindex={index + 1} className={`tr trow ${isSelected ? 'sel' : ''} ${isAt ? 'at sel' : ''}`}
       onClick={(event) => !(event.target as HTMLElement).closest('a,button,input') && go(runAddress(run.id))}
     >
-      <span role="cell" className="c-box"><input type="checkbox" className="box" aria-label={`Select ${run.display_id}`} checked={isSelected} onChange={(event) => onSelect(run.id, event.target.checked)} /></span>
+      <span role="cell" className="c-box"><input type="checkbox" className="box" aria-label={`Select ${called(run)}`} checked={isSelected} onChange={(event) => onSelect(run.id, event.target.checked)} /></span>
       <span role="cell" className="c-status"><Status status={run.status} inDoubt={!!run.step_in_doubt} /></span>
       <span role="cell" className="c-run line">
-        <Link href={runAddress(run.id)} className="line"><span className="mono mid">{run.display_id}</span><span className="strong cut">{run.pipeline}</span></Link>
+        <Link href={runAddress(run.id)} className="line"><span className="mono mid cut" title={run.id}>{called(run)}</span><span className="strong cut">{run.pipeline}</span></Link>
         <span className="dim small cut only-s">{run.chat.startsWith('run/') ? '' : `· ${run.chat}`}</span>
         {run.is_dismissed && <span className="tag">dismissed</span>}
       </span>
       <span role="cell" className={`c-why ${over ? 'mid' : ''}`}><Why run={run} gate={gate} /></span>
-      <span role="cell" className="c-steps line"><StepTicks ticks={run.ticks} finished={run.steps_finished} planned={run.steps_planned} over={over} />{run.tokens > 0 && <span className="only-s small dim num">· {total(run.cost, run.tokens)}</span>}</span>
+      <span role="cell" className="c-steps line"><StepTicks ticks={run.ticks} status={run.status} finished={run.steps_finished} planned={run.steps_planned} over={over} />{run.tokens > 0 && <span className="only-s small dim num">· {total(run.cost, run.tokens)}</span>}</span>
       <span role="cell" className="c-chat cut mid">{!run.chat || run.chat.startsWith('run/') ? '–' : run.chat}</span>
       <span role="cell" className="c-cost right num"><span className="dim small">{run.tokens ? short(run.tokens) : '–'}</span>{run.tokens > 0 && <span className="ml-1.5">{total(run.cost, run.tokens)}</span>}</span>
       <span role="cell" className="c-changed right dim"><Age at={run.updated_at} /></span>

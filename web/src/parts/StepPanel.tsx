@@ -9,6 +9,7 @@ import { isElsewhere, usePrinted, useReceipts } from '../state/files'
 import { useMessages } from '../state/messages'
 import { span } from '../words/durations'
 import { bytes, costOf, money, whole } from '../words/money'
+import { called } from '../words/names'
 import { tone } from '../words/status'
 import { Following } from './Following'
 import { Icon } from './Icon'
@@ -183,7 +184,7 @@ function Log({ page, step }: { page: RunPage; step: StepPage }) {
     <>
       {isElsewhere(query.error) && <p className="dim">The last lines are shown: {query.error.message}</p>}
       {query.isError && !isElsewhere(query.error) && <ErrorBox error={query.error} again={() => void query.refetch()} />}
-      {query.data?.is_cut && <p className="dim">Only the end is shown. Full output: <span className="mono">onward logs {page.display_id} {step.step}</span></p>}
+      {query.data?.is_cut && <p className="dim">Only the end is shown. Full output: <span className="mono">onward logs {called(page)} {step.step}</span></p>}
       {step.tries.map((one) => {
         const pieces = (printed?.filter((piece) => piece.attempt === one.attempt && piece.number === one.number) ?? known(one)).filter((piece) => piece.text.trim())
         return (

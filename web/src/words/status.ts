@@ -90,12 +90,13 @@ export function stopTone(reason: string): Tone {
 }
 
 /** The tone of one tick of a run's path. */
-export function tickClass(state: string): string {
+export function tickClass(state: string, status: string): string {
   switch (state) {
     case 'finished':
       return 'completed'
     case 'open':
-      return 'running open'
+      // A step of a run that waits is waiting: a flow asks from inside its step.
+      return status === 'waiting' ? 'waiting' : 'running open'
     default:
       return state
   }

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest'
 import { age, clock, countdown, span } from './durations'
 import { amount, cost, costOf, money, parseAmount, short, total } from './money'
-import { tone } from './status'
+import { called } from './names'
+import { tickClass, tone } from './status'
 
 test('durations have two units at most', () => {
   expect([0, 0.041, 0.2, 14.2, 41, 60, 151, 3600, 7380, 90000].map(span)).toEqual(
@@ -51,4 +52,14 @@ test('a price that is not known is never shown as nothing', () => {
 test('a state that is not known is shown as not reached', () => {
   expect(['open', 'ok', 'lost', 'error', 'whatever', null].map(tone)).toEqual(
     ['running', 'completed', 'interrupted', 'failed', 'planned', 'planned'])
+})
+
+test('a run is called as on the command line: by the id that was chosen for it', () => {
+  expect(called({ id: 'first', display_id: 'bytj8h' })).toBe('first')
+  expect(called({ id: '01m7v74cckdmcv1was9at2m99v', display_id: 'kwrayv' })).toBe('kwrayv')
+})
+
+test('a step of a run that waits is not shown as running', () => {
+  expect(tickClass('open', 'waiting')).toBe('waiting')
+  expect(tickClass('open', 'running')).toBe('running open')
 })
