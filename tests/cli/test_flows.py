@@ -195,3 +195,33 @@ def test_a_file_that_cannot_be_imported_says_why_in_one_sentence(shell: Shell) -
         refused = shell(*words)
         assert refused.code == 2
         assert refused.err.endswith("put blocking code into a step, which may be a plain function.\n")
+
+
+ASKING = """
+from onward import ask, flow, step
+
+@step
+async def look() -> str:
+    return "seen"
+
+@flow
+async def asking() -> str:
+    await look()
+    return (await ask("Good?")).choice
+"""
+
+
+def test_a_flow_that_waited_for_an_answer_was_never_cut_off(shell: Shell) -> None:
+    shell.write("asking.py", ASKING)
+
+    def rows() -> dict[str, dict[str, str]]:
+        return {row["key"]: row for row in shell.inside("show", "one", "--json").json["timeline"]}
+
+    shell.inside("run", "asking.py:asking", "--run-id", "one")
+    waiting = rows()
+    assert waiting["flow#1"]["state"] == "waiting"
+    look = waiting["flow#1:look.1"]
+    assert look["began_at"] is not None, "its bar is drawn from here"
+    assert look["began_at"] <= look["ended_at"]
+    shell.inside("answer", "one", "yes")
+    assert {row["state"] for row in rows().values()} == {"finished"}

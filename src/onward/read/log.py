@@ -54,7 +54,8 @@ class Try(Frozen, frozen=True, kw_only=True):
 
     An attempt that a crash or a stop cut off starts again: that is its next try, and `number` counts them.
     `outcome` is a step's status, `interrupted` or `held`. While a try runs, or if its process died, it has no
-    outcome and no end. `output` is the end of what it printed, if it failed or was stopped.
+    outcome and no end. `output` is the end of what it printed, if it failed or was stopped. `waits`: it was
+    held because it has to wait, as a flow that asks or sleeps does, and nothing went wrong.
     """
 
     attempt: int
@@ -65,6 +66,7 @@ class Try(Frozen, frozen=True, kw_only=True):
     outcome: str = ""
     reason: str = ""
     output: ev.LastOutput | None = None
+    waits: bool = False
 
     @property
     def duration_s(self) -> float | None:
@@ -367,6 +369,10 @@ class Projection(msgspec.Struct):
                 self.steps[id] = replace(step, state=LEFT, reason=why)
 
 
+_WAITS = ("gate", "wait")
+"""Why an attempt is held that has nothing to do until somebody answers or a time comes."""
+
+
 def _ended(
     step: Step,
     event: ev.AttemptFailed | ev.AttemptInterrupted | AttemptHeld | ev.StepFinished,
@@ -379,7 +385,8 @@ def _ended(
         return step
     *earlier, last = step.tries
     output = None if isinstance(event, AttemptHeld) else event.output
-    last = replace(last, ended_at_us=at_us, outcome=outcome, reason=reason, output=output)
+    waits = isinstance(event, AttemptHeld) and event.reason in _WAITS
+    last = replace(last, ended_at_us=at_us, outcome=outcome, reason=reason, output=output, waits=waits)
     return replace(step, tries=(*earlier, last))
 
 

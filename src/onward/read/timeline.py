@@ -80,8 +80,9 @@ def _row(key: str, kind: str, label: str, state: str) -> TimelineRow:
 
 def _step_row(step: Step, state: str) -> TimelineRow:
     spent = step.spent
+    is_waiting = state == "held" and step.tries[-1].waits
     return {
-        **_row(step.step, "step", step_name(step.step), timeline_state(state)),
+        **_row(step.step, "step", step_name(step.step), "waiting" if is_waiting else timeline_state(state)),
         "parent": step_of_gate(step.step) if is_in_step(step.step) else branch_of(step.step) or None,
         "detail": _step_detail(step),
         "began_at": instant(step.started_at_us),
@@ -125,6 +126,8 @@ def _attempts(step: Step, *, is_held: bool) -> Iterator[TimelineRow]:
 
 
 def _try_state(one: Try, is_last: bool, is_held: bool) -> str:
+    if one.waits:
+        return "finished"  # it did all that it could; what it waits for has a row of its own
     if one.outcome:
         return timeline_state(one.outcome)
     return "open" if is_last and is_held else "interrupted"
@@ -132,6 +135,9 @@ def _try_state(one: Try, is_last: bool, is_held: bool) -> str:
 
 def _call_row(call: CallSeen, *, is_held: bool) -> TimelineRow:
     usage = call.usage
+    began_at_us = call.began_at_us
+    if began_at_us is None and call.ended_at_us is not None and call.duration_us is not None:
+        began_at_us = call.ended_at_us - call.duration_us  # its start was not recorded
     is_gone = call.state == "open" and not is_held
     asks = call.type in (CallKind.MODEL.value, CallKind.PROGRAM.value)
     label = call.call if asks else " ".join(filter(None, (call.name or call.call, call.about)))
@@ -140,7 +146,7 @@ def _call_row(call: CallSeen, *, is_held: bool) -> TimelineRow:
         "state": "interrupted" if is_gone else timeline_state(call.state),
         "parent": call.step,
         "detail": call.error or call.model,
-        "began_at": instant(call.began_at_us),
+        "began_at": instant(began_at_us),
         "ended_at": instant(call.ended_at_us),
         "step": call.step,
         "tokens": usage.tokens if usage is not None else 0,
