@@ -211,7 +211,7 @@ async def asking() -> str:
 """
 
 
-def test_a_flow_that_waited_for_an_answer_was_never_cut_off(shell: Shell) -> None:
+def test_a_flow_that_waited_for_an_answer_was_never_cut_off_and_tells_its_result(shell: Shell) -> None:
     shell.write("asking.py", ASKING)
 
     def rows() -> dict[str, dict[str, str]]:
@@ -223,5 +223,6 @@ def test_a_flow_that_waited_for_an_answer_was_never_cut_off(shell: Shell) -> Non
     look = waiting["flow#1:look.1"]
     assert look["began_at"] is not None, "its bar is drawn from here"
     assert look["began_at"] <= look["ended_at"]
-    shell.inside("answer", "one", "yes")
+    told = shell.inside("answer", "one", "yes").out
+    assert "\nits result: yes\n" in told, told
     assert {row["state"] for row in rows().values()} == {"finished"}

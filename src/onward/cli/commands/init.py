@@ -65,5 +65,5 @@ def init(
     out.say("  onward run flow.py:publish --set topic=tea")
     out.say(f"  onward run graph.dot{simulated}")
     out.say("  python -m pytest                             # needs `pip install pytest`")
-    out.say("  onward serve")
+    out.say("  onward serve --app flow.py                   # without it, no flow is executed there")
     return FINE
