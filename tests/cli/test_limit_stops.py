@@ -33,6 +33,7 @@ def test_the_command_that_continues_a_run_after_a_limit_works_as_it_is_printed(t
     assert stopped.code == 75
     words = hint(stopped, "continue with:")
     assert words[0] == "resume"
+    assert f"the limit of run/{words[1]} on calls is 1" in stopped.out  # the name that every command shows
     assert words[2:] == ["--raise", "run.calls=2"]
     for command in ("status", "show"):
         assert hint(talk.inside(command, words[1]), "continue") == words

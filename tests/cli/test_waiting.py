@@ -11,7 +11,7 @@ from onward.model.ids import called
 from tests.cli.shell import GATE, Shell, pipeline, wait_until
 
 NO_WORKER = "no worker is running; start one with `onward worker`"
-NO_HANDLER = "no live worker has the handler 'greet'"
+NO_HANDLER = "no live worker has the handler 'greet': start one with --app"
 APP = """
 from onward import Onward
 

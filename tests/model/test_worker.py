@@ -25,10 +25,10 @@ def test_the_handlers_that_no_live_worker_has_are_named() -> None:
     workers = [worker("a"), worker("b"), worker("c", "d", is_alive=False)]
     found = waiting_for(("a", "c"), workers)
     assert found == WaitingFor(workers=2, handlers=("c",))
-    assert found.says == "no live worker has the handler 'c'"
+    assert found.says == "no live worker has the handler 'c': start one with --app"
     several = waiting_for(("a", "c", "d"), workers)
     assert several is not None
-    assert several.says == "no live worker has the handlers 'c', 'd'"
+    assert several.says == "no live worker has the handlers 'c', 'd': start one with --app"
 
 
 def test_where_only_the_handler_of_agents_is_missing_a_model_provider_is_named() -> None:

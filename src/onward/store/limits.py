@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from onward.errors import LimitReached, OnwardError, Refused, StoreCorrupt
 from onward.model.call import Reserved, Usage
+from onward.model.ids import called
 from onward.model.limits import (
     DAY,
     MEASURES,
@@ -247,8 +248,10 @@ def judge(scope: Scope, wanted: Amounts, *, is_priced: bool = True) -> OnwardErr
 
 def _reached(scope: str, measure: str, *figures: int) -> str:
     limit, spent, reserved, needed = (shown_amount(measure, figure) for figure in figures)
+    kind, _, name = scope.partition("/")
+    whose = f"{kind}/{called(name)}" if kind == "run" else scope
     return (
-        f"the limit of {scope} on {measure} is {limit}: {spent} spent, {reserved} reserved, "
+        f"the limit of {whose} on {measure} is {limit}: {spent} spent, {reserved} reserved, "
         f"and the next call may need {needed}."
     )
 
