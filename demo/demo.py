@@ -81,7 +81,7 @@ class Demo:
 
     def play(self) -> int:
         """What a person would type, and what comes of it."""
-        print("The agents ask a script on this machine that plays a model: no key is needed, nothing is paid.")
+        print("The model is a script on this machine: no key is needed, and nothing is paid.", flush=True)
         say("1. Register the builder, and allow the chat only a few tokens.")
         self.show("pipelines", "add", "website.dot")
         self.show("limits", "set", f"chat/{CHAT}", "tokens", LOW)

@@ -56,7 +56,8 @@ def test_a_prompt_has_the_whole_last_response(shell: Shell) -> None:
 
 
 def test_an_unknown_name_stays_as_it_is_written_and_is_in_the_steps_log(shell: Shell) -> None:
-    shell.inside(*prepared(shell))
+    told = shell.inside(*prepared(shell)).out
+    assert "  noted     plan#1  the prompt names $unheard, which is not in the context" in told, told
     (step,) = [one for one in shell.read("plan")["steps"] if one["step"] == "plan#1"]
     assert step["log"] == [
         "the prompt names $unheard, which is not in the context; the name is left in the prompt"

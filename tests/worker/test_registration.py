@@ -136,7 +136,9 @@ async def test_a_handler_that_no_live_worker_has_is_named_by_every_reply_and_onc
         await submitted(asking, GREETING, "third")
         await looks(plain)
     assert len(said) == 1
-    assert said[0].endswith("stays in the queue: no live worker has the handler 'greet': start one with --app")
+    assert said[0].endswith(
+        "stays in the queue: no live worker has the handler 'greet': start one with --app"
+    )
 
 
 async def looks(process: Process, times: int = 5) -> None:

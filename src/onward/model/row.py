@@ -339,7 +339,8 @@ class WaitingFor(msgspec.Struct, frozen=True):
             return f"no live worker has all of the handlers {names}"
         if self.handlers == (AGENTS,):
             return "no live worker has a model provider, which the agent steps need: set its API key there"
-        return f"no live worker has the handler{'' if len(self.handlers) == 1 else 's'} {names}: start one with --app"
+        handlers = "handler" if len(self.handlers) == 1 else "handlers"
+        return f"no live worker has the {handlers} {names}: start one with --app"
 
 
 def waiting_for(needs: Iterable[str], workers: Sequence[RegisteredWorker]) -> WaitingFor | None:

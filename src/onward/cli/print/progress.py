@@ -24,6 +24,8 @@ from onward.model.values import span
 from onward.read.view import view_simulation
 
 FILES_SHOWN_MAX = 5
+NOTES_SHOWN = 3
+"""How many lines of a finished step's log are told; `onward show` prints all."""
 
 
 class Conflicts:
@@ -141,6 +143,10 @@ class Narrator:
             case ev.StepFinished():
                 text = _told("finished", event.step, *self._ending(run, event)).text
                 yield Line(_TONES.get(event.outcome.status, "finished"), text)
+                for note in event.log[:NOTES_SHOWN]:
+                    yield _told("noted", event.step, one_line(note))
+                if (more := len(event.log) - NOTES_SHOWN) > 0:
+                    yield _told("noted", event.step, f"{more} more: onward show {called(run.id)}")
                 for conflict in self._conflicts.told(run, event):
                     yield _told("conflict", event.step, conflict)
             case CallStarted(shortened_to=int() as tokens) if tokens:
