@@ -40,6 +40,14 @@ def test_the_command_that_continues_a_run_after_a_limit_works_as_it_is_printed(t
     assert talk.inside(*words).code == 0
 
 
+def test_a_run_at_a_limit_is_named_when_its_pipeline_runs_again(talk: Shell) -> None:
+    talk.inside("limits", "set", "run", "calls", "1")
+    talk.inside("run", "talk.dot", "--run-id", "one")
+    again = talk.inside("run", "talk.dot", "--run-id", "two")
+    assert again.code == 75, again.err
+    assert "to continue that one instead: onward resume one --raise run.calls=2\n" in again.err
+
+
 LOOP = """digraph loop { start [shape=Mdiamond]; exit [shape=Msquare]; a [prompt="Say it."]
   test [shape=parallelogram, tool_command="false"]
   start -> a -> test; test -> a [condition="outcome=fail"]; test -> exit [condition="outcome=success"] }"""

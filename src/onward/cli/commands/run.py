@@ -19,7 +19,7 @@ from onward.model.ids import EXACT, called, check_run_id
 from onward.model.run import RunStatus
 from onward.model.values import EVENT
 from onward.operations.here.submission import ceilings, directory_of, named, shadowed_notice
-from onward.operations.requests import ForkRun, ListRuns, ResumeRun, RunGates, SubmitRun
+from onward.operations.requests import ForkRun, GetRun, ListRuns, ResumeRun, SubmitRun
 from onward.pipeline.build import Pipeline
 
 if TYPE_CHECKING:
@@ -152,10 +152,13 @@ async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:
             f"{len(left)} unfinished runs, the newest is",
             f"; {common.command('status')} lists them",
         )
-    gates = await lists.run_gates(RunGates(run=newest["id"])) if newest["status"] == "waiting" else []
-    command = next_command({**newest, "gates": gates}, common)
+    # A row of a list has neither the gates of a run nor the limit that stopped it.
+    run = await desk.operations.look.get_run(GetRun(run=newest["id"]))
+    command = next_command(run, common)
+    if command is None:  # it has just ended
+        return
     desk.out.note(
-        f"this pipeline has {which} {called(newest['id'])} ({newest['status']}); "
+        f"this pipeline has {which} {called(run['id'])} ({run['status']}); "
         f"to continue that one instead: {command}{more}"
     )
 
