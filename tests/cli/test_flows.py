@@ -220,6 +220,7 @@ def test_a_flow_that_waited_for_an_answer_was_never_cut_off_and_tells_its_result
     shell.inside("run", "asking.py:asking", "--run-id", "one")
     waiting = rows()
     assert waiting["flow#1"]["state"] == "waiting"
+    assert waiting["flow#1/1.1"]["state"] == "finished", "it has worked until it asked"
     look = waiting["flow#1:look.1"]
     assert look["began_at"] is not None, "its bar is drawn from here"
     assert look["began_at"] <= look["ended_at"]

@@ -108,8 +108,8 @@ def _step_detail(step: Step) -> str:
 
 
 def _attempts(step: Step, *, is_held: bool) -> Iterator[TimelineRow]:
-    """The tries of a step that began more than once."""
-    if len(step.tries) < 2:
+    """The tries of a step that began more than once, or that waits: it has worked only until then."""
+    if len(step.tries) < 2 and not any(one.waits for one in step.tries):
         return
     for one in step.tries:
         is_last = one is step.tries[-1]

@@ -96,7 +96,7 @@ export function GateCard({ gate, bare = false }: { gate: Question; bare?: boolea
           <Deadline gate={gate} />
         </div>
       )}
-      {!bare && gate.about && <div className="quote"><header><Icon name="agent" size="sm" /><span>Written by an agent. Onward did not write or check it.</span></header><div className="in plain small" style={{ maxHeight: 160 }}>{gate.about}</div></div>}
+      {!bare && gate.about && <div className="quote"><header><Icon name="agent" size="sm" /><span>Written by {gate.gate.includes(':') ? `the step ${gate.gate.split(':')[0]}` : 'an agent'}. Onward did not write or check it.</span></header><div className="in plain small" style={{ maxHeight: 160 }}>{gate.about}</div></div>}
       {isCards && (
         <div className="opts" role="radiogroup" aria-label="Choices">
           {cards.map((one) => (

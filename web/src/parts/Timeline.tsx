@@ -65,10 +65,13 @@ function spans(shown: Shown, stops: readonly StopShown[], now: number): { from: 
 const NO_NODES: ReadonlySet<string> = new Set()
 const isOpen = (page: RunPage) => page.status === 'running' || page.status === 'waiting' || page.stops.some((stop) => !stop.ended_at)
 
+/** Whether a row is work of the row above it. A question from inside a step is not: the step works beside it. */
+const isWorkOf = (one: Shown) => one.depth > 0 && one.row.kind !== 'call' && !one.row.step?.includes(':')
+
 function scaled(page: RunPage, rows: readonly Shown[], now: number, isTrue: boolean, width: number): Scale {
   const stops = page.stops.map((stop): Span => ({ from: Date.parse(stop.at), to: stop.ended_at ? Date.parse(stop.ended_at) : Math.max(now, Date.parse(stop.at)) }))
   const all = rows.filter((one) => one.row.kind !== 'call')
-  const parents = new Set(all.filter((one) => one.depth > 0).map((one) => one.row.parent))
+  const parents = new Set(all.filter(isWorkOf).map((one) => one.row.parent))
   const leaves = all.filter((one) => !parents.has(one.row.key))
   const of = (isGate: boolean) => leaves.filter((one) => one.isGate === isGate).flatMap((one) => spans(one, page.stops, now))
   return scaleOf(of(false), of(true), stops, { isTrue, width })
@@ -109,7 +112,7 @@ export function Timeline({ page, picked, onPick, isTrue, scroller, gateNodes }: 
     count: rows.length, getScrollElement: () => scroller.current, overscan: 12,
     estimateSize: (at) => (rows[at]?.row.kind === 'call' ? 26 : 32), getItemKey: (at) => rows[at]?.row.key ?? at,
   })
-  const parentKeys = useMemo(() => new Set(rows.flatMap((one) => (one.depth > 0 && one.row.kind !== 'call' ? [parentOf(rows, one)] : []))), [rows])
+  const parentKeys = useMemo(() => new Set(rows.flatMap((one) => (isWorkOf(one) ? [parentOf(rows, one)] : []))), [rows])
   return (
     <>
       <div className="axis" aria-hidden="true">
