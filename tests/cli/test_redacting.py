@@ -140,3 +140,100 @@ def test_the_password_of_an_address_is_a_secret() -> None:
 def test_settings_that_are_no_table_are_refused() -> None:
     with pytest.raises(InvalidInput):
         read_redact([], file="onward.toml", path=str)
+
+
+LOUD = """
+import asyncio, gc, logging, os, sys, threading, warnings
+
+from onward import flow, step
+
+SECRET = os.environ["GITHUB_TOKEN"]
+
+
+class Panic(BaseException):
+    pass
+
+
+class Closed:
+    def __del__(self):
+        raise ValueError(f"closing: {SECRET}")
+
+
+def fail():
+    raise ValueError(f"behind: {SECRET}")
+
+
+async def leave():
+    sys.exit(f"left: {SECRET}")
+
+
+async def raises():
+    fail()
+
+
+@step
+async def be_loud(how: str) -> None:
+    loop = asyncio.get_running_loop()
+    match how:
+        case "task":
+            task = loop.create_task(raises())
+            await asyncio.sleep(0.01)
+            del task
+            gc.collect()
+        case "callback":
+            loop.call_soon(fail)
+            await asyncio.sleep(0.01)
+        case "thread":
+            thread = threading.Thread(target=fail)
+            thread.start()
+            thread.join()
+        case "del":
+            Closed()
+        case "warning":
+            warnings.warn(f"careful: {SECRET}", stacklevel=1)
+        case "log":
+            logging.getLogger("shop").error("of the shop: %s", SECRET)
+        case "wrong log":
+            logging.getLogger("shop").error("of the shop: %d", SECRET)
+        case "panic":
+            raise Panic(SECRET)
+        case "exit":
+            task = loop.create_task(leave())
+            await asyncio.sleep(0.01)
+
+
+@flow
+async def loud(how: str) -> None:
+    await be_loud(how)
+"""
+SAID = {
+    "task": "behind: [redacted GITHUB_TOKEN]",
+    "callback": "behind: [redacted GITHUB_TOKEN]",
+    "thread": "behind: [redacted GITHUB_TOKEN]",
+    "del": "closing: [redacted GITHUB_TOKEN]",
+    "warning": "careful: [redacted GITHUB_TOKEN]",
+    "log": "of the shop: [redacted GITHUB_TOKEN]",
+    "wrong log": "shop",
+    "panic": "Panic: [redacted GITHUB_TOKEN]",
+    "exit": "left: [redacted GITHUB_TOKEN]",
+}
+
+
+@pytest.mark.parametrize("how", SAID)
+def test_what_python_prints_by_itself_has_no_secrets(shell: Shell, how: str) -> None:
+    """Errors of tasks, threads and finalizers, warnings and log lines do not pass through the output."""
+    shell.environment["GITHUB_TOKEN"] = VALUE
+    shell.write("loud.py", LOUD)
+    done = shell("run", "loud.py:loud", "--set", f"how={how}")
+    assert SAID[how] in done.err
+    assert VALUE not in done.out + done.err
+
+
+@pytest.mark.parametrize("how", ["task", "thread", "del", "warning", "log", "wrong log"])
+def test_neither_has_what_a_worker_logs_in_json(shell: Shell, how: str) -> None:
+    shell.environment["GITHUB_TOKEN"] = VALUE
+    shell.write("loud.py", LOUD)
+    shell("submit", "loud.py:loud", "--set", f"how={how}", "--run-id", "one")
+    done = shell("worker", "--app", "loud.py", "--log-format", "json", "--until-idle")
+    assert SAID[how] in done.err
+    assert VALUE not in done.out + done.err

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from onward.cli.output import (
+    FAILED,
     FINE,
     INTERRUPTED,
     Output,
@@ -22,6 +23,7 @@ from onward.cli.output import (
     with_script_joined,
     with_show,
 )
+from onward.cli.unhandled import redact_unhandled
 from onward.config import load_settings, own_redactor, redactor_of
 from onward.errors import InvalidInput, OnwardError
 from onward.version import VERSION
@@ -109,21 +111,31 @@ HELP_FLAGS = ("--help", "-h")
 def main() -> NoReturn:
     """The command `onward`."""
     gc.disable()  # until the command starts: imports create no garbage, but many objects to look through
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run(sys.argv[1:], owns_process=True))
 
 
-def run(tokens: Sequence[str]) -> int:
-    """Run one command line; the exit code."""
+def run(tokens: Sequence[str], *, owns_process: bool = False) -> int:
+    """Run one command line; the exit code.
+
+    `owns_process`: what Python prints by itself is without secrets from now on, until the process has ended.
+    """
     if tokens and tokens[0] == COMPLETE:
         return _complete(tokens[1:])
     own, others = _split(list(tokens))
     out = Output(is_json="--json" in own, words=own)
     out.redactor = _redactor()
+    if owns_process:
+        redact_unhandled(lambda: out.redactor)
     try:
         own = with_show(with_command_first(own))
         return out.close(_call([*with_script_joined(own), *others], out))
     except KeyboardInterrupt:
         return INTERRUPTED
+    except SystemExit as error:  # of a task or a callback of a user's function; Python would print its words
+        if not isinstance(error.code, str):
+            raise
+        out.note(error.code)
+        return FAILED
     except CycloptsError as error:
         return _tell_usage(own, _mistake(error), out)
     except OnwardError as error:

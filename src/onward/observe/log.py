@@ -17,6 +17,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from onward.errors import kind_of
 from onward.model import events as ev
 from onward.model.gate import GateOpened
 from onward.model.run import Run
@@ -68,7 +69,7 @@ class JsonLines(logging.Formatter):
             "time": rfc3339(int(record.created * 1_000_000)),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record),
             **self._always,
             **current(),
             **given,
@@ -78,6 +79,14 @@ class JsonLines(logging.Formatter):
         if record.stack_info:
             line["stack"] = record.stack_info
         return msgspec.json.encode(self._redactor().redact_value(_plain(line))).decode()
+
+
+def _message(record: logging.LogRecord) -> str:
+    """Its text. Where that fails, `logging` would print the arguments, and with them their secrets."""
+    try:
+        return record.getMessage()
+    except Exception as error:
+        return f"{record.msg} (its arguments do not fit: {kind_of(error)})"
 
 
 def _exception(error: BaseException) -> Mapping[str, str]:
