@@ -60,6 +60,34 @@ def leaves(step: IsolatedStep) -> None:
     sys.exit("gone")
 
 
+class Panic(BaseException):
+    """As libraries in other languages raise it."""
+
+
+def panics(step: IsolatedStep) -> None:
+    raise Panic("index out of bounds")
+
+
+def says_too_much(step: IsolatedStep) -> None:
+    raise ValueError("x" * (70 << 20))
+
+
+def forks(step: IsolatedStep) -> dict[str, str]:
+    """Forgets to end the copy of itself, which returns, too."""
+    copy = os.fork()
+    if copy:
+        os.waitpid(copy, 0)
+    return {"said_by": "the copy" if copy == 0 else "the function"}
+
+
+def forks_and_raises(step: IsolatedStep) -> dict[str, str]:
+    copy = os.fork()
+    if not copy:
+        raise ValueError("in the copy")
+    os.waitpid(copy, 0)
+    return {"said_by": "the function"}
+
+
 def breaks(step: IsolatedStep) -> None:
     print("a last word", file=sys.stderr, flush=True)
     os.kill(os.getpid(), signal.SIGSEGV)

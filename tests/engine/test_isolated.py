@@ -17,7 +17,7 @@ from onward import Onward
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.handlers.function import IsolatedReply
-from onward.model.events import StepFinished
+from onward.model.events import AttemptFailed, StepFinished
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.store.codec import unseal
 from onward.threads import in_thread
@@ -92,6 +92,8 @@ async def test_an_isolated_function_returns_what_a_handler_may_return(tmp_path: 
     [
         (functions.fails, "ValueError: the card was refused"),
         (functions.leaves, "SystemExit: gone"),
+        (functions.panics, "a#1: Panic: index out of bounds"),
+        (functions.says_too_much, "a#1: ValueError: xxx"),
         (functions.breaks, "its process was ended by signal 11: a last word"),
         (functions.no_json, "context value 'when'"),
         (functions.wrong_type, "the handler of node 'a' returned a int"),
@@ -104,6 +106,26 @@ async def test_what_goes_wrong_in_an_isolated_function_fails_its_step_with_a_rea
     run = await ran(app_with(tmp_path, function), "max_retries=0")
     assert (run.status, run.reason) == (RunStatus.FAILED, "step_failed")
     assert said in run.detail
+
+
+async def test_an_error_that_is_too_long_to_be_sent_is_retried_as_any_other(tmp_path: Path) -> None:
+    app = app_with(tmp_path, functions.says_too_much)
+    async with app:
+        run = await app.run(await app.pipeline(line("a", a="type=work, max_retries=1")), run_id="run")
+        log = [unseal(record) for record in await (await app.engine()).journal.read("run")]
+    assert run.status is RunStatus.FAILED
+    failed = [event for event in log if isinstance(event, AttemptFailed)]
+    assert len(failed) == 2
+    assert all(one.output is not None and one.output.error == "ValueError" for one in failed)
+
+
+@pytest.mark.parametrize("function", [functions.forks, functions.forks_and_raises])
+async def test_only_the_function_answers_and_not_a_copy_of_its_process(
+    tmp_path: Path, function: Callable[..., Any]
+) -> None:
+    run = await ran(app_with(tmp_path, function), "max_retries=0")
+    assert run.status is RunStatus.COMPLETED, run.detail
+    assert run.context["said_by"] == "the function"
 
 
 @pytest.mark.slow

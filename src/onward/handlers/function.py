@@ -90,6 +90,8 @@ def _culprit(handler: str, run_id: str, step: str, stack: tuple[FrameType, Frame
 
 
 REQUEST_BYTES_MAX = ANSWER_BYTES_MAX = 64 * 1024 * 1024
+ERROR_CHARACTERS = 1 << 20
+"""What is sent of an error: far more than is kept, so that half of a secret at the cut is not kept."""
 
 
 class Closed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -394,9 +396,10 @@ def _call(request: IsolatedCall) -> IsolatedReply:
         return IsolatedReply(lines=lines, outcome=outcome_of(function(request.step), request.step.node.id))
     except OnwardError as error:
         return IsolatedReply(lines=lines, raised=said(error), retryable=False, **_where(error))
-    except (Exception, SystemExit) as error:
-        return IsolatedReply(lines=lines, raised=error_told(error), **_where(error))
+    except BaseException as error:  # in its own process, whatever it raises is the function's
+        raised = error_told(error)[:ERROR_CHARACTERS]
+        return IsolatedReply(lines=lines, raised=raised, **_where(error))
 
 
 def _where(error: BaseException) -> dict[str, Any]:
-    return {"error": kind_of(error), "traceback": traceback_of(error)}
+    return {"error": kind_of(error), "traceback": traceback_of(error)[-ERROR_CHARACTERS:]}

@@ -16,9 +16,11 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    told = json.loads(received)
+    told, me = json.loads(received), os.getpid()
     sys.path[:] = told["path"]
     answer = importlib.import_module(told["by"]).answer_to(received)
+    if os.getpid() != me:
+        return  # a copy of the process, which the function has forked and not ended
     with open(answers, "wb") as file:
         file.write(answer)
 

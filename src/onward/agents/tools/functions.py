@@ -467,7 +467,7 @@ def _used(request: IsolatedUse) -> port.ToolAnswer:
         returned = function(**read_signature(function, request.function).convert(use))
     except port.ToolRefused as refused:
         return port.ToolAnswer(str(refused), is_error=True)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # in its own process, whatever it raises is the function's
         return answer_of_error(error)
     if inspect.iscoroutine(returned):
         returned.close()
