@@ -453,12 +453,12 @@ class FlowChanged(OnwardError):
 class CallTimedOut(OnwardError):
     """A call inside a step took longer than its time limit.
 
-    `is_running`: it could not be ended, and may still be at work.
+    `is_running`: it could not be ended, and may still be at work. `noted` ends the sentence.
     """
 
-    def __init__(self, key: str, limit_s: float, *, is_running: bool = False) -> None:
+    def __init__(self, key: str, limit_s: float, *, is_running: bool = False, noted: str = "") -> None:
         self.key, self.limit_s, self.is_running = key, limit_s, is_running
-        super().__init__(f"call {key!r} took longer than its time limit of {limit_s:g} s.")
+        super().__init__(f"call {key!r} took longer than its time limit of {limit_s:g} s{noted}.")
 
 
 class CallStillRunning(OnwardError):

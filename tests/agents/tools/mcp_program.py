@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 FAULTS = set(sys.argv[1:])
-NAMES = ["ask", "crash", "echo", "environment", "grow", "hang", "huge", "pid", "refuse", "wrong_id"]
+NAMES = ["ask", "crash", "echo", "environment", "grow", "hang", "huge", "mumble", "pid", "refuse", "wrong_id"]
 LOG = os.environ.get("MCP_LOG")
 
 
@@ -68,6 +68,10 @@ def call(id: Any, name: str, arguments: dict[str, Any]) -> None:
         say({"jsonrpc": "2.0", "id": "s-1", "method": "sampling/createMessage", "params": {}})
         say({"jsonrpc": "2.0", "id": "s-2", "method": "ping"})
         say({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progress": 1}})
+    if name == "mumble":
+        sys.stdout.write("receipt 17\n")
+        sys.stdout.flush()
+        return
     if name == "wrong_id":
         answer(id + 1000, {"content": [{"type": "text", "text": "for somebody else"}]})
     if name == "refuse":

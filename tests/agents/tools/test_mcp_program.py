@@ -103,7 +103,7 @@ async def test_a_server_gets_no_variable_that_is_not_named(tmp_path: Path) -> No
 
 async def test_lists_in_pages_are_read_whole(tmp_path: Path) -> None:
     async with program(tmp_path, "pages") as client:
-        assert len(await client.named()) == 11
+        assert len(await client.named()) == 12
 
 
 async def test_a_list_without_end_is_refused(tmp_path: Path) -> None:
@@ -231,6 +231,12 @@ async def test_a_use_that_takes_too_long_is_cancelled_at_the_server(tmp_path: Pa
         assert told["params"]["requestId"] == asked["id"]
         assert await client.use("echo", text="x") == ToolAnswer("echo: x")
         assert len(client.pids()) == 1
+
+
+async def test_a_use_that_is_answered_with_no_message_says_so_when_it_is_given_up(tmp_path: Path) -> None:
+    async with program(tmp_path) as client:
+        with pytest.raises(CallTimedOut, match=r"limit of 0.5 s; it wrote text that is not a .*receipt 17"):
+            await client.use("mumble", time_limit_s=0.5)
 
 
 async def test_a_cancelled_use_is_cancelled_at_the_server(tmp_path: Path) -> None:

@@ -193,7 +193,11 @@ _META = "io.modelcontextprotocol/"
 
 
 class TooLate(ServerFailed):
-    """A request took longer than its time limit; the server was told to stop."""
+    """A request took longer than its time limit; the server was told to stop. `noted` is of its channel."""
+
+    def __init__(self, what: str, noted: str) -> None:
+        self.noted = noted
+        super().__init__(what + noted, is_sent=True)
 
 
 class McpSession:
@@ -270,8 +274,8 @@ class McpSession:
             answer = await within(self._channel.exchange(sending, self._heard), limit_s, self._clock)
         except TookTooLong:
             self._cancel(id, method, "it took too long")
-            what = f"did not answer {method} within {limit_s:g} s{self._channel.noted}"
-            raise TooLate(f"{self._name} {what}", is_sent=True) from None
+            what = f"{self._name} did not answer {method} within {limit_s:g} s"
+            raise TooLate(what, self._channel.noted) from None
         except asyncio.CancelledError:
             self._cancel(id, method, "the use was cancelled")
             raise

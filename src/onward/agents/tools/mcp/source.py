@@ -56,8 +56,8 @@ class McpTool:
             return read_answer(await self._connection.call(self._listed, use.arguments, limit_s))
         except mcp.RpcError as error:
             return port.ToolAnswer(f"the tool failed: {error}", is_error=True)
-        except mcp.TooLate:
-            raise CallTimedOut(use.key, limit_s) from None
+        except mcp.TooLate as late:
+            raise CallTimedOut(use.key, limit_s, noted=late.noted) from None
         except mcp.ServerFailed as failed:
             if failed.is_sent and not use.rules.repeatable:
                 raise port.CutOff(use.key, limit_s, str(failed)) from None
