@@ -227,3 +227,13 @@ def test_a_flow_that_waited_for_an_answer_was_never_cut_off_and_tells_its_result
     told = shell.inside("answer", "one", "yes").out
     assert "\nits result: yes\n" in told, told
     assert {row["state"] for row in rows().values()} == {"finished"}
+
+
+def test_a_run_whose_id_begins_that_of_another_is_continued_with_its_own_flow(shell: Shell) -> None:
+    """As a fork is often named: `replay order-17 --run-id order-17-again`."""
+    shell.write("broken.py", BROKEN)
+    shell.inside("run", "broken.py:broken", "--run-id", "order-17")
+    shell.inside("replay", "order-17", "--from", "check", "--run-id", "order-17-again")
+    shell.write("broken.py", BROKEN.replace("1 // number", "number"))
+    done = shell.inside("resume", "order-17")
+    assert done.code == 0, done.err

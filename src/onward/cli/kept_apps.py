@@ -53,13 +53,13 @@ def with_kept_app(settings: Settings, run: str | None) -> Settings:
     if run is None or (settings.app is not None and not settings.is_app_of_project):
         return settings
     here = _database(settings.db)
-    kept = _only(one for one in _kept(run) if one.db == here)
+    kept = _only(run, (one for one in _kept(run) if one.db == here))
     if kept is not None:
         db = settings.db
     elif settings.is_db_given or is_there(settings.db):
         return settings
     else:  # there is no database here: the run may be in that of its app, or of another directory
-        kept = _only(one for one in _kept(run) if ADDRESS not in one.db)
+        kept = _only(run, (one for one in _kept(run) if ADDRESS not in one.db))
         if kept is None:
             return settings
         db = kept.db
@@ -98,9 +98,12 @@ def _kept(word: str) -> Iterator[KeptApp]:
             continue
 
 
-def _only(found: Iterator[KeptApp]) -> KeptApp | None:
+def _only(word: str, found: Iterator[KeptApp]) -> KeptApp | None:
+    """The one that is meant. A whole id means its run, although others may begin with it."""
     kept = list(found)
-    return kept[0] if len(kept) == 1 else None
+    whole = [one for one in kept if one.run == word] or [one for one in kept if display_id(one.run) == word]
+    meant = whole or kept
+    return meant[0] if len(meant) == 1 else None
 
 
 def _above() -> str:
