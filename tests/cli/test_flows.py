@@ -237,3 +237,44 @@ def test_a_run_whose_id_begins_that_of_another_is_continued_with_its_own_flow(sh
     shell.write("broken.py", BROKEN.replace("1 // number", "number"))
     done = shell.inside("resume", "order-17")
     assert done.code == 0, done.err
+
+
+FORKING = """
+import asyncio, os
+
+from onward import flow, step
+
+
+def fork(how: str) -> None:
+    copy = os.fork()
+    if copy:
+        assert os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]) == 1
+    elif how == "raises":
+        raise ValueError("in the copy")
+    elif how == "exits":
+        raise SystemExit(0)
+
+
+@step
+async def work(how: str) -> str:
+    fork(how)
+    await asyncio.sleep(0)
+    with open("ledger", "a") as file:
+        file.write("done\\n")
+    return how
+
+
+@flow
+async def forking(how: str) -> list[str]:
+    return [await work(how) for _ in range(5)]
+"""
+
+
+@pytest.mark.parametrize("how", ["returns", "raises", "exits"])
+def test_a_copy_of_the_process_that_a_step_forks_takes_no_part_in_the_run(any_shell: Shell, how: str) -> None:
+    """It has the same selector and the same connections: what it did with them left the run waiting."""
+    any_shell.write("forking.py", FORKING)
+    done = any_shell("run", "forking.py:forking", "--set", f"how={how}")
+    assert done.code == 0, done.err
+    assert done.err.count("the copy ends here") == 5
+    assert (any_shell.directory / "ledger").read_text() == "done\n" * 5

@@ -28,6 +28,7 @@ import msgspec
 
 from onward.clock import Clock
 from onward.errors import Refused
+from onward.handlers.copies import end_copies
 from onward.threads import begin_in_thread
 
 
@@ -138,6 +139,7 @@ running = Running()
 of_call: ContextVar[str] = ContextVar("onward_call_of_flow", default="")
 """The call of a flow that the current code is in."""
 os.register_at_fork(after_in_child=running.forget)
+end_copies()
 
 
 T = TypeVar("T")
