@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.cli.shell import Shell
@@ -278,3 +280,16 @@ def test_a_copy_of_the_process_that_a_step_forks_takes_no_part_in_the_run(any_sh
     assert done.code == 0, done.err
     assert done.err.count("the copy ends here") == 5
     assert (any_shell.directory / "ledger").read_text() == "done\n" * 5
+
+
+def test_an_edit_of_a_flow_counts_although_its_file_has_the_same_size_and_time(shell: Shell) -> None:
+    """Python's cache of compiled files compares only these, and an agent edits in less than a second."""
+    path = shell.directory / "broken.py"
+    shell.write("broken.py", BROKEN)
+    before = path.stat()
+    assert shell("run", "broken.py:broken", "--run-id", "one").code == 1
+    shell.write("broken.py", BROKEN.replace("check(0)", "check(1)"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    done = shell("run", "broken.py:broken", "--run-id", "two")
+    assert done.code == 0, done.err

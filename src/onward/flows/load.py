@@ -6,12 +6,24 @@ import importlib.util
 import os
 import sys
 from collections.abc import Sequence
-from types import ModuleType
+from importlib.machinery import SourceFileLoader
+from types import CodeType, ModuleType
 from typing import Any
 
 from onward.errors import InvalidInput, told
 from onward.flows.define import Flow, Step
 from onward.pipeline.flow_source import FlowPlace
+
+
+class _Uncached(SourceFileLoader):
+    """Compiles the file each time.
+
+    Python's cache misses an edit within the same second that keeps the size, as from `limit=3` to `limit=4`.
+    The run would go on with the old code, and nothing would say so.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def load_file(file: str) -> ModuleType:
@@ -29,7 +41,7 @@ def load_file(file: str) -> ModuleType:
     directory = os.path.dirname(path)
     if directory not in sys.path:
         sys.path.insert(0, directory)
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Uncached(name, path))
     assert spec is not None  # a file that ends with .py has one
     assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
