@@ -4,7 +4,7 @@ import { useQuery } from '@tanstack/react-query'
 import { lazy, Suspense, useEffect, useMemo, useRef, useState, type ReactNode } from 'react'
 import { Link, useLocation } from 'wouter'
 import { cancelWorkflow, drawRun, pauseRun, Problem, showRun } from '../api/client'
-import type { RunPage } from '../api/types'
+import type { NodeBox, RunPage } from '../api/types'
 import { ActionButton } from '../parts/ActionButton'
 import { BannerSlot, Resume } from '../parts/BannerSlot'
 import { ConfirmDialog } from '../parts/Dialog'
@@ -218,7 +218,10 @@ function Steps({ page, step, pick }: { page: RunPage; step: string | null; pick:
   const stoppedAt = page.banner?.step
   const current = geometry?.nodes.find((node) => step ? node.step === step : node.step === stoppedAt)?.id
     ?? geometry?.nodes.find((node) => node.state === 'running' || node.state === 'waiting')?.id ?? page.next ?? null
-  const gateNodes = useMemo(() => new Set(geometry?.nodes.filter((node) => node.shape === 'hexagon').map((node) => node.id)), [geometry])
+  const nodes = useMemo(() => {
+    const ids = (is: (node: NodeBox) => boolean) => new Set(geometry?.nodes.filter(is).map((node) => node.id))
+    return { gates: ids((node) => node.shape === 'hexagon'), flows: ids((node) => node.kind.startsWith('flow:')) }
+  }, [geometry])
   const done = page.timeline.filter((row) => row.kind === 'step' && row.state === 'finished').length
   const isStopped = !!page.banner
   useEffect(() => {
@@ -246,7 +249,7 @@ function Steps({ page, step, pick }: { page: RunPage; step: string | null; pick:
             </div>
           </div>
           <div className="body" ref={scroller} tabIndex={0} role="region" aria-label="Timeline">
-            {page.timeline.length ? <Timeline page={page} picked={step} onPick={pick} isTrue={isTrue} scroller={scroller} gateNodes={gateNodes} /> : <Empty><p>{page.now}</p></Empty>}
+            {page.timeline.length ? <Timeline page={page} picked={step} onPick={pick} isTrue={isTrue} scroller={scroller} nodes={nodes} /> : <Empty><p>{page.now}</p></Empty>}
             <Stops stops={page.stops} kept={page.kept} />
           </div>
         </section>

@@ -40,7 +40,7 @@ export function StepPanel({ page, step, onClose }: { page: RunPage; step: string
   const calls = page.timeline.filter((one) => one.kind === 'call' && one.step === step)
   const models = calls.filter((one) => /^m\d+$/.test(one.label))
   const said = params.get('panel') as Panel | null
-  const panel: Panel = said && PANELS.includes(said) ? said : models.length || !shown ? 'conversation' : shown.prompt ? 'output' : shown.tries.some((one) => one.output) ? 'log' : 'output'
+  const panel: Panel = said && PANELS.includes(said) ? said : models.length || !shown ? 'conversation' : shown.prompt ? 'output' : shown.tries.some((one) => one.output) ? 'log' : calls.length && !shown.response ? 'calls' : 'output'
   // Of a call that failed or was lost, the row says why instead.
   const model = models.find((one) => one.state === 'finished' || one.state === 'open')?.detail
   const where = step.includes('/') ? `in branch ${step.slice(0, step.lastIndexOf('/'))}` : ''

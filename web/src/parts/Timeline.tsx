@@ -15,12 +15,25 @@ interface Shown {
   depth: number
   attempts: TimelineRow[]
   isGate: boolean
+  /** Whether it is a step of a flow: a call, but what the flow consists of. */
+  isPart: boolean
+}
+
+/** Which nodes ask a person, and which are flows. */
+export interface NodeKinds {
+  gates: ReadonlySet<string>
+  flows: ReadonlySet<string>
 }
 
 const PLANNED_SHOWN = 5
 
-/** Rows as they are drawn: steps in their order, branches left out, calls only where they are looked at. */
-function arrange(page: RunPage, picked: string | null, gateNodes: ReadonlySet<string>): Shown[] {
+const nodeOf = (step: string) => step.split('/').at(-1)!.replace(/#\d+$/, '')
+/** Whether it is a question from inside a step, such as `flow#1:ask`. */
+const isInner = (step: string) => step.includes(':')
+const REQUEST = /\/m\d+(\.t\d+)?\.\d+$/
+
+/** Rows as they are drawn: steps in their order, branches left out, calls of agents only where they are looked at. */
+function arrange(page: RunPage, picked: string | null, nodes: NodeKinds): Shown[] {
   const rows = page.timeline
   const byKey = new Map(rows.map((row) => [row.key, row]))
   const gates = new Set(page.gates.map((gate) => gate.gate))
@@ -34,8 +47,9 @@ function arrange(page: RunPage, picked: string | null, gateNodes: ReadonlySet<st
   const below = Map.groupBy(begun, above)
   const shown: Shown[] = []
   const add = (row: TimelineRow, depth: number) => {
-    if (row.kind === 'call' && row.step !== picked && byKey.get(row.parent ?? '')?.state !== 'open') return
-    shown.push({ row, depth, attempts: attempts.get(row.key) ?? [], isGate: row.step !== null && (gates.has(row.step) || gateNodes.has(row.step.split('/').at(-1)!.replace(/#\d+$/, ''))) })
+    const isPart = row.kind === 'call' && row.step !== null && nodes.flows.has(nodeOf(row.step)) && !REQUEST.test(row.key)
+    if (row.kind === 'call' && !isPart && row.step !== picked && byKey.get(row.parent ?? '')?.state !== 'open') return
+    shown.push({ row, depth, isPart, attempts: attempts.get(row.key) ?? [], isGate: row.step !== null && (gates.has(row.step) || isInner(row.step) || nodes.gates.has(nodeOf(row.step))) })
     for (const one of below.get(row.key) ?? []) add(one, depth + 1)
   }
   for (const row of below.get(null) ?? []) add(row, 0)
@@ -62,11 +76,11 @@ function spans(shown: Shown, stops: readonly StopShown[], now: number): { from: 
   })
 }
 
-const NO_NODES: ReadonlySet<string> = new Set()
+const NO_NODES: NodeKinds = { gates: new Set(), flows: new Set() }
 const isOpen = (page: RunPage) => page.status === 'running' || page.status === 'waiting' || page.stops.some((stop) => !stop.ended_at)
 
 /** Whether a row is work of the row above it. A question from inside a step is not: the step works beside it. */
-const isWorkOf = (one: Shown) => one.depth > 0 && one.row.kind !== 'call' && !one.row.step?.includes(':')
+const isWorkOf = (one: Shown) => one.depth > 0 && one.row.kind !== 'call' && !(one.row.step && isInner(one.row.step))
 
 function scaled(page: RunPage, rows: readonly Shown[], now: number, isTrue: boolean, width: number): Scale {
   const stops = page.stops.map((stop): Span => ({ from: Date.parse(stop.at), to: stop.ended_at ? Date.parse(stop.ended_at) : Math.max(now, Date.parse(stop.at)) }))
@@ -85,10 +99,9 @@ export function useSpent(page: RunPage) {
   return rows.length ? scaled(page, rows, now, true, 1).spent : null
 }
 
-export function Timeline({ page, picked, onPick, isTrue, scroller, gateNodes }: {
+export function Timeline({ page, picked, onPick, isTrue, scroller, nodes }: {
   page: RunPage
-  /** Nodes that ask a person. */
-  gateNodes: ReadonlySet<string>
+  nodes: NodeKinds
   picked: string | null
   onPick: (step: string | null) => void
   isTrue: boolean
@@ -103,14 +116,14 @@ export function Timeline({ page, picked, onPick, isTrue, scroller, gateNodes }: 
     return () => watch.disconnect()
   }, [])
   const now = isOpen(page) ? ticking : Date.parse(page.ended_at ?? page.updated_at)
-  const rows = useMemo(() => arrange(page, picked, gateNodes), [page, picked, gateNodes])
+  const rows = useMemo(() => arrange(page, picked, nodes), [page, picked, nodes])
   // What is to come is told with the run itself: rows of the timeline may have been read before a step began.
   const planned = page.ticks.filter((tick) => tick.state === 'planned').map((tick) => tick.step)
   const scale = useMemo(() => scaled(page, rows, now, isTrue, width), [page, rows, now, isTrue, width])
 
   const list = useVirtualizer({
     count: rows.length, getScrollElement: () => scroller.current, overscan: 12,
-    estimateSize: (at) => (rows[at]?.row.kind === 'call' ? 26 : 32), getItemKey: (at) => rows[at]?.row.key ?? at,
+    estimateSize: (at) => (rows[at]?.row.kind === 'call' && !rows[at].isPart ? 26 : 32), getItemKey: (at) => rows[at]?.row.key ?? at,
   })
   const parentKeys = useMemo(() => new Set(rows.flatMap((one) => (isWorkOf(one) ? [parentOf(rows, one)] : []))), [rows])
   return (
@@ -153,8 +166,8 @@ function Row({ shown, isPicked, isParent, onPick, scale, stops, now }: {
   stops: readonly StopShown[]
   now: number
 }) {
-  const { row, depth, isGate } = shown
-  const isCall = row.kind === 'call'
+  const { row, depth, isGate, isPart } = shown
+  const isCall = row.kind === 'call' && !isPart
   const isTool = isCall && !/^m\d+$/.test(row.label)
   const state = row.state === 'waiting' ? 'waiting' : row.state
   const bars = spans(shown, stops, now)
@@ -163,7 +176,7 @@ function Row({ shown, isPicked, isParent, onPick, scale, stops, now }: {
     : isGate || !shown.attempts.length ? (from === undefined ? '' : span((bars.at(-1)!.to - from) / 1000))
     : span(bars.reduce((sum, bar) => sum + (bar.to - bar.from), 0) / 1000)
   const isLost = isCall && row.state === 'interrupted'
-  const name = isCall && !isTool ? (isLost || row.state === 'failed' ? row.label : `${row.label} · ${row.detail.replace(/^.*:/, '')}`) : isCall ? shortCall(row.label) : (row.step ?? row.label).split('/').at(-1)!
+  const name = isCall && !isTool ? (isLost || row.state === 'failed' ? row.label : `${row.label} · ${row.detail.replace(/^.*:/, '')}`) : isCall || isPart ? shortCall(row.label) : (row.step ?? row.label).split('/').at(-1)!
   const note = isCall ? (isLost || row.state === 'failed' ? row.detail : '') : decided(row.detail)
   return (
     <button
