@@ -91,8 +91,10 @@ def test_agents_in_a_flow_killed_again_and_again_ask_and_pay_nothing_twice(
             if run["status"] == "completed":
                 break
             words = ["resume", "mail-17", "--take-over"]
-            if run["step_in_doubt"]:
-                words = ["resume", "mail-17", "--continue", "--answer", "refund=by hand"]
+            if run["step_in_doubt"]:  # a person looks whether the money was sent
+                is_sent = done(tmp_path)["refund 1900"]
+                decided = ["--continue", "--answer", "refund=by hand"] if is_sent else ["--retry"]
+                words = ["resume", "mail-17", *decided]
     assert run.get("status") == "completed", run
     assert run["context"]["flow.result"].startswith("Dear Ann (angry; ")
     assert done(tmp_path)["refund 1900"] == 1
