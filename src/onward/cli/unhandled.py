@@ -1,5 +1,4 @@
-"""What Python prints by itself, without secrets: errors that nobody handled, warnings, and log lines that no
-handler takes.
+"""What Python prints by itself, without secrets: unhandled errors, warnings, and log lines without a handler.
 
 A user's function raises in a task, a thread or a `__del__`, or logs, and Python prints that to standard
 error. None of it passes through `Output`. Handlers of `logging` that an app has set up are the app's own.
@@ -39,7 +38,7 @@ class _Printer:
         self._redactor = redactor
 
     def print(self, text: str) -> None:
-        """Print the text on lines of its own; if that is impossible, nobody can be told."""
+        """Print the text on lines of its own. If that fails, there is nowhere left to report it."""
         try:
             sys.stderr.write(self._redactor().redact(text.rstrip("\n")) + "\n")
             sys.stderr.flush()

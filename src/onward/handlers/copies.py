@@ -1,9 +1,9 @@
 """A copy of this process, which a user's function has made with `os.fork` and not ended.
 
 When the function returns, raises or waits in the copy, the copy is back in an event loop that shares its
-selector, and the connections to the database, with ours. A file that the copy stops watching is then watched
-by nobody, and our run waits for ever. So the copy ends where its loop would go on. Whatever the function does
-in it before, such as replacing it by another program, is left alone.
+selector, and the connections to the database, with ours. If the copy stops watching a file, this process no
+longer hears of it either, and its run waits forever. So the copy ends where its loop would continue. Whatever
+the function does in it before, such as replacing it by another program, is not affected.
 """
 
 from __future__ import annotations
@@ -51,6 +51,6 @@ class _Leaving:
 
 
 def end_copies() -> None:
-    """End each copy of this process, from now on, where its event loop would go on."""
+    """End each copy of this process, from now on, where its event loop would continue."""
     forks = _Forks()
     os.register_at_fork(before=forks.before, after_in_parent=forks.in_parent, after_in_child=forks.in_copy)

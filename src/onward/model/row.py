@@ -329,7 +329,7 @@ class WaitingFor(msgspec.Struct, frozen=True):
 
     @property
     def lack(self) -> str:
-        """What is missing, in words that name no command."""
+        """What is missing, in words that also fit on a page: they name no command to type."""
         if not self.workers:
             return "no worker is running"
         if self.directory is not None:

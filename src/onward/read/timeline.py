@@ -80,7 +80,7 @@ def _row(key: str, kind: str, label: str, state: str) -> TimelineRow:
 
 def _step_row(step: Step, state: str) -> TimelineRow:
     spent = step.spent
-    is_waiting = state == "held" and step.tries[-1].waits
+    is_waiting = state == "held" and any(one.waits for one in step.tries[-1:])
     return {
         **_row(step.step, "step", step_name(step.step), "waiting" if is_waiting else timeline_state(state)),
         "parent": step_of_gate(step.step) if is_in_step(step.step) else branch_of(step.step) or None,

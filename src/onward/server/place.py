@@ -98,7 +98,7 @@ Answer = Callable[[Asked], Awaitable[Response]]
 
 
 class Place(msgspec.Struct, frozen=True, eq=False):
-    """A method and a path with its function. In `path`, `{name}` stands for one segment, whatever it is.
+    """A method and a path with its function. In `path`, `{name}` matches any one segment.
 
     `is_new`: it lets work begin, and is refused while the server drains.
     """
