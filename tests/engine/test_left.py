@@ -26,6 +26,7 @@ from tests.conformance.faults import Around, Died, FaultyStore
 from tests.conformance.handlers import Act, Doorway
 from tests.engine.test_parallel import fan
 from tests.engine.test_resume_doors import crashed, refusal
+from tests.worker.test_registration import until_so
 from tests.world import Process, World, line
 
 DOUBTFUL = line("a", "pay", "b", pay="repeatable=false, max_retries=2, files=full")
@@ -46,6 +47,13 @@ async def dead(world: World, tmp_path: Path, act: Act, source: str = DOUBTFUL, *
 
 
 async def found(process: Process) -> Left:
+    """What the step in doubt left, once PostgreSQL has noticed that its process is gone."""
+
+    async def is_noticed() -> bool:
+        holder = (await process.load()).holder
+        return holder is None or not holder.is_alive
+
+    await until_so(is_noticed)
     (left,) = await process.engine.leftovers.of(await process.load())
     return left
 
