@@ -1660,16 +1660,17 @@ WHERE id = :id AND kind = 'code' AND used_at_us IS NULL AND revoked_at_us IS NUL
 RETURNING id;
 
 -- principal_tidy --
--- Differs because rows that another server removes just now are passed over.
+-- Differs because rows that another server removes just now are passed over. An array is read once; a join would
+-- read the rows again, and remove more than the limit.
 DELETE FROM principal
-WHERE id IN (
+WHERE id = ANY (ARRAY(
     SELECT id
     FROM principal
     WHERE kind <> 'token'
         AND (expires_at_us <= :before_us OR revoked_at_us <= :before_us OR (kind = 'code' AND used_at_us <= :before_us))
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
-)
+))
 RETURNING id;
 
 -- audit_begin --
